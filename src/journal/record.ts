@@ -1,0 +1,83 @@
+/**
+ * What the journal says of a call. An *intent* is appended before an engine is called, one *attempt* for each further
+ * engine, *progress* while a long answer runs, and an *ending* exactly once at its real end. The accountant folds them
+ * into one row of the ledger. Strings are at most `limits.text_bytes_max` long; money is integer nanodollars.
+ */
+
+/** How a call ended. `recovered` is written only by the accountant, for an intent whose process died. */
+export type EndingKind = 'whole' | 'cut_by_client' | 'cut_by_engine' | 'refused' | 'recovered'
+
+/** Where token counts come from: the engine said so, or Weir counted. */
+export type UsageSource = 'engine' | 'estimated'
+
+export type Intent = {
+  readonly kind: 'intent'
+  readonly call_id: string
+  readonly at_ms: number
+  readonly tenant: string
+  readonly key_id: string
+  readonly end_user: string
+  /** The name that the client asked for. */
+  readonly model: string
+  readonly engine: string
+  /** The name that the engine was asked for. */
+  readonly engine_model: string
+  /** The address, e.g. `/v1/chat/completions`. */
+  readonly endpoint: string
+  readonly stream: boolean
+  /** Worst-case cost that was taken before the call. */
+  readonly hold_nanodollars: number
+  /** Prompt tokens as the gateway estimates them; bills a call whose engine never said. */
+  readonly prompt_tokens_estimate: number
+  readonly price_version: number
+  /** SHA-256 of the client's body, 32 bytes. */
+  readonly request_sha256: Uint8Array
+}
+
+export type Attempt = {
+  readonly kind: 'attempt'
+  readonly call_id: string
+  readonly at_ms: number
+  readonly engine: string
+  readonly engine_model: string
+  /** Why the engine before it was left: a failure code. */
+  readonly because: string
+}
+
+export type Progress = {
+  readonly kind: 'progress'
+  readonly call_id: string
+  readonly at_ms: number
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly usage_source: UsageSource
+}
+
+export type Ending = {
+  readonly kind: 'ending'
+  readonly call_id: string
+  readonly at_ms: number
+  readonly ending: EndingKind
+  /** The status that the client got. */
+  readonly status: number
+  readonly finish_reason: string
+  /** The engine that gave the answer, or the last one tried. */
+  readonly engine: string
+  readonly engine_model: string
+  readonly prompt_tokens: number
+  readonly cached_tokens: number
+  readonly completion_tokens: number
+  readonly reasoning_tokens: number
+  readonly usage_source: UsageSource
+  readonly attempts: number
+  readonly queue_ms: number
+  readonly engine_ms: number
+  readonly first_token_ms: number
+  readonly total_ms: number
+  /** SHA-256 of the bytes that the client was sent, 32 bytes. */
+  readonly response_sha256: Uint8Array
+  /** A failure code, or empty. */
+  readonly failure: string
+}
+
+export type JournalRecord = Intent | Attempt | Progress | Ending
