@@ -1,0 +1,99 @@
+import { picodollarsPerToken } from '../base/money.ts'
+import type { Config, EngineConfig, ModelConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
+import type { Transport } from '../engines/transport.ts'
+import { type Subject, subjectOf, type Table } from '../table/table.ts'
+
+/** A configuration made ready for the hot path: names resolved, slots claimed. Never changed; a reload makes a new one. */
+export type Catalogue = {
+  readonly generation: number
+  readonly config: Config
+  readonly engines: ReadonlyMap<string, Engine>
+  readonly models: ReadonlyMap<string, Model>
+  readonly tenants: ReadonlyMap<string, Tenant>
+}
+
+export type Engine = {
+  readonly name: string
+  readonly config: EngineConfig
+  readonly subject: Subject
+  readonly transport: Transport
+}
+
+/** An engine that serves a model, under the engine's own name for it. */
+export type Target = { readonly engine: Engine; readonly model: string; readonly weight: number }
+
+export type Model = {
+  readonly name: string
+  readonly config: ModelConfig
+  readonly targets: readonly Target[]
+  readonly timeouts: TimeoutsConfig
+  readonly created_s: number
+  /** For the header `x-weir-cost-usd` and holds; the ledger prices anew. Undefined for a free model. */
+  readonly price: LivePrice | undefined
+}
+
+/** Picodollars a token, as numbers: exact, as they are far below 2^53. */
+export type LivePrice = { readonly input: number; readonly cached_input: number; readonly output: number }
+
+export type Tenant = { readonly name: string; readonly config: TenantConfig; readonly subject: Subject }
+
+/** Opens a transport for an engine; the worker decides which. */
+export type OpenTransport = (engine: EngineConfig) => Transport
+
+/** Builds the catalogue; throws if the shared table cannot hold it. Transports of unchanged engines are taken over from `before`. */
+export const buildCatalogue = (
+  config: Config,
+  generation: number,
+  table: Table,
+  openTransport: OpenTransport,
+  now_ms: number,
+  before?: Catalogue,
+): Catalogue => {
+  const engines = new Map<string, Engine>()
+  for (const engine of config.engines) {
+    const old = before?.engines.get(engine.name)
+    const kept = old && old.config.url === engine.url && old.config.idle_ms === engine.idle_ms
+    const subject = claim(table, 'engine', engine.name)
+    engines.set(engine.name, {
+      name: engine.name,
+      config: engine,
+      subject,
+      transport: kept ? old.transport : openTransport(engine),
+    })
+  }
+  const models = new Map(config.models.map((model) => [model.name, buildModel(model, config, engines, now_ms)]))
+  const tenants = new Map(config.tenants.map((tenant) => [tenant.name, buildTenant(tenant, table)]))
+  return { generation, config, engines, models, tenants }
+}
+
+/** A tenant that no configuration names, with no limits of its own. */
+export const buildTenant = (config: TenantConfig, table: Table): Tenant => ({
+  name: config.name,
+  config,
+  subject: claim(table, 'tenant', config.name),
+})
+
+const buildModel = (config: ModelConfig, house: Config, engines: Map<string, Engine>, now_ms: number): Model => ({
+  name: config.name,
+  config,
+  targets: config.targets.map((target) => ({
+    engine: engines.get(target.engine)!,
+    model: target.model ?? config.name,
+    weight: target.weight,
+  })),
+  timeouts: { ...house.timeouts, ...config.timeouts },
+  created_s: Math.floor(now_ms / 1000),
+  price: config.price && {
+    input: perToken(config.price.input),
+    cached_input: perToken(config.price.cached_input ?? config.price.input),
+    output: perToken(config.price.output),
+  },
+})
+
+const perToken = (usd_per_million: string): number => Number(picodollarsPerToken(usd_per_million) ?? 0n)
+
+const claim = (table: Table, kind: string, name: string): Subject => {
+  const subject = subjectOf(table, kind, name)
+  if (subject === undefined) throw new Error(`the shared table is full: server.subjects_max is ${table.subjects_max}`)
+  return subject
+}

@@ -1,0 +1,89 @@
+/**
+ * Layout of the shared table: one memory-mapped file, little-endian, shared by every process of a house.
+ *
+ * ```
+ * offset          size            what
+ * 0               4096            header (HEADER)
+ * 4096            32 × 4096       one page a worker (WORKER), counters from WORKER.metrics on
+ * 135168          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
+ * ```
+ *
+ * Int32 and BigInt64 cells are touched through `Atomics` only. Float64 cells have one writer each. A subject's *total* is
+ * what admission compares with a limit; its *columns*, one a worker, say whose share it is, so that the share of a dead
+ * worker can be given back exactly (`counts.ts`).
+ */
+
+/** "WEIR" and the layout's version: another version is another file. */
+export const TABLE_MAGIC = 0x52494557
+export const TABLE_VERSION = 1
+
+export const HEADER_BYTES = 4096
+export const WORKER_BYTES = 4096
+export const SUBJECT_BYTES = 512
+
+/** Cells of the header, as indexes into the view named by their comment. */
+export const HEADER = {
+  magic: 0, // i32
+  version: 1, // i32
+  subjects_max: 2, // i32
+  subjects_used: 3, // i32
+  draining: 4, // i32: 1 once the house stops
+  config_generation: 5, // i32
+  supervisor_pid: 6, // i32
+  control_pid: 7, // i32
+  accountant_pid: 8, // i32
+  accountant_ready: 9, // i32: 1 once old journals are posted
+  key_file_bytes: 8, // i64: how much of the key file is valid
+  started_at_ms: 9, // f64
+  accountant_seen_ms: 10, // f64: last turn of the accountant's loop
+  accountant_lag_records: 11, // f64
+  posted_calls: 12, // f64
+} as const
+
+/** States of a worker's page. */
+export const WORKER_STATE = { none: 0, starting: 1, live: 2, draining: 3 } as const
+
+/** Cells of a worker's page, relative to its start. */
+export const WORKER = {
+  pid: 0, // i32
+  incarnation: 1, // i32
+  state: 2, // i32
+  op_seq: 3, // i32: odd while the worker changes counts
+  in_flight: 4, // i32
+  open_streams: 5, // i32
+  journal_full: 6, // i32
+  heartbeat_ms: 4, // f64
+  loop_lag_ms: 5, // f64
+  rss_bytes: 6, // f64
+  /** First metric cell. */
+  metrics: 64, // f64
+} as const
+
+/** How many Float64 metric cells a worker's page holds. */
+export const WORKER_METRICS_MAX = (WORKER_BYTES - WORKER.metrics * 8) / 8
+
+/** Cells of a subject, relative to its start. */
+export const SUBJECT = {
+  hash: 0, // i64: 0 is free
+  rate_tat_ns: 2, // i64: GCRA's theoretical arrival time, requests
+  token_tat_ns: 3, // i64: the same for tokens
+  count: 8, // i32: calls at once
+  fail_streak: 9, // i32: engine: failures in a row
+  probing: 10, // i32: engine: a trial request is under way
+  amount: 6, // i64: held nanodollars, or tokens in flight of an engine
+  spent: 7, // i64: posted nanodollars of the current window
+  cool_until_ms: 8, // i64: engine: no traffic before
+  latency_ms: 9, // f64: engine: moving average until the first byte
+  waiting: 10, // f64: engine: queue as scraped
+  cache_usage: 11, // f64: engine: KV cache as scraped, 0 to 1
+  scraped_at_ms: 12, // f64
+  answered: 13, // i64: engine: answers
+  failed: 14, // i64: engine: failures
+  healthy_at_ms: 15, // f64: engine: last good answer or probe
+  count_columns: 32, // i32 × 32
+  amount_columns: 32, // i64 × 32
+} as const
+
+/** Size of the file for so many subjects. */
+export const tableBytes = (subjects_max: number): number =>
+  HEADER_BYTES + 32 * WORKER_BYTES + subjects_max * SUBJECT_BYTES
