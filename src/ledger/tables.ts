@@ -1,0 +1,158 @@
+import { sql } from 'drizzle-orm'
+import { check, index, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import { bytes, flag, money, whole } from './columns.ts'
+
+/**
+ * `ledger.db`. It has one writer, the accountant; every other process opens it to read. Times are milliseconds since
+ * the epoch, money is integer nanodollars, prices are integer picodollars a token.
+ */
+
+/** One row for each call that had an intent, written once, when the call has ended, and never changed. */
+export const calls = sqliteTable(
+  'calls',
+  {
+    id: text('id').primaryKey(),
+    at_ms: whole('at_ms').notNull(),
+    tenant: text('tenant').notNull(),
+    key_id: text('key_id').notNull(),
+    end_user: text('end_user').notNull(),
+    model: text('model').notNull(),
+    engine: text('engine').notNull(),
+    engine_model: text('engine_model').notNull(),
+    endpoint: text('endpoint').notNull(),
+    stream: flag('stream').notNull(),
+    /** The status that the client got; 0 if the process that would know has died. */
+    status: whole('status').notNull(),
+    finish_reason: text('finish_reason').notNull(),
+    ending: text('ending', { enum: ['whole', 'cut_by_client', 'cut_by_engine', 'refused', 'recovered'] }).notNull(),
+    /** A failure code, or empty. */
+    failure: text('failure').notNull(),
+    prompt_tokens: whole('prompt_tokens').notNull(),
+    cached_tokens: whole('cached_tokens').notNull(),
+    completion_tokens: whole('completion_tokens').notNull(),
+    reasoning_tokens: whole('reasoning_tokens').notNull(),
+    usage_source: text('usage_source', { enum: ['engine', 'estimated'] }).notNull(),
+    attempts: whole('attempts').notNull(),
+    hold_nanodollars: money('hold_nanodollars').notNull(),
+    /** Null says that no price was known; 0 that the call cost nothing. */
+    charge_nanodollars: money('charge_nanodollars'),
+    /** The version that made the charge; 0 if none did. */
+    price_version: whole('price_version').notNull(),
+    queue_ms: whole('queue_ms').notNull(),
+    engine_ms: whole('engine_ms').notNull(),
+    first_token_ms: whole('first_token_ms').notNull(),
+    total_ms: whole('total_ms').notNull(),
+    request_sha256: bytes('request_sha256').notNull(),
+    /** Empty if the process that would know has died. */
+    response_sha256: bytes('response_sha256').notNull(),
+    /** The leaf of the Merkle log that holds this row. */
+    log_index: whole('log_index'),
+  },
+  (row) => [index('calls_at').on(row.at_ms, row.id), index('calls_tenant_at').on(row.tenant, row.at_ms, row.id)],
+)
+
+/** The engines of a call, in order, for calls that needed more than one; for the others the call row says it all. */
+export const attempts = sqliteTable(
+  'attempts',
+  {
+    call_id: text('call_id').notNull(),
+    /** From 1. */
+    n: whole('n').notNull(),
+    engine: text('engine').notNull(),
+    engine_model: text('engine_model').notNull(),
+    /** Why the engine before it was left: a failure code; empty for the first. */
+    because: text('because').notNull(),
+    at_ms: whole('at_ms').notNull(),
+  },
+  (row) => [primaryKey({ columns: [row.call_id, row.n] })],
+)
+
+/**
+ * The books: transfers from the account `debit` to the account `credit`, append-only (triggers refuse changes). What an
+ * account has is what it was credited less what it was debited; every transfer leaves the sum of all accounts at zero.
+ * Accounts: `tenant:NAME`, `held:NAME`, `revenue`, `grants`.
+ */
+export const entries = sqliteTable(
+  'entries',
+  {
+    id: whole('id').primaryKey(),
+    call_id: text('call_id'),
+    at_ms: whole('at_ms').notNull(),
+    kind: text('kind', { enum: ['grant', 'hold', 'capture', 'release', 'refund', 'adjustment'] }).notNull(),
+    debit: text('debit').notNull(),
+    credit: text('credit').notNull(),
+    amount_nanodollars: money('amount_nanodollars').notNull(),
+    /** Why, for those that a person made; empty for those of a call. */
+    reason: text('reason').notNull(),
+  },
+  (row) => [
+    index('entries_call').on(row.call_id),
+    check('entries_amount_positive', sql`${row.amount_nanodollars} > 0`),
+    check('entries_accounts_differ', sql`${row.debit} <> ${row.credit}`),
+  ],
+)
+
+/** Per journal series: everything before this place is in the tables. Written in the transaction of those rows. */
+export const positions = sqliteTable('positions', {
+  series: text('series').primaryKey(),
+  segment: whole('segment').notNull(),
+  offset: whole('offset').notNull(),
+})
+
+/** Calls that have records before the stored positions and no row in `calls` yet. */
+export const open_calls = sqliteTable('open_calls', {
+  call_id: text('call_id').primaryKey(),
+  /** The series whose end settles the call. */
+  series: text('series').notNull(),
+  /** What is known of it, as `open-call.ts` encodes it. */
+  state: text('state').notNull(),
+})
+
+/** What a model costs, by version. A version never changes; a new price is a new version. */
+export const prices = sqliteTable(
+  'prices',
+  {
+    model: text('model').notNull(),
+    /** From 1. */
+    version: whole('version').notNull(),
+    valid_from_ms: whole('valid_from_ms').notNull(),
+    input_picodollars: money('input_picodollars').notNull(),
+    /** Null: cached tokens cost what others do. */
+    cached_input_picodollars: money('cached_input_picodollars'),
+    output_picodollars: money('output_picodollars').notNull(),
+    /** Null: reasoning tokens cost what the rest of the completion does. */
+    reasoning_picodollars: money('reasoning_picodollars'),
+    request_nanodollars: money('request_nanodollars').notNull(),
+    /** The model costs nothing, on purpose. */
+    free: flag('free').notNull(),
+  },
+  (row) => [primaryKey({ columns: [row.model, row.version] })],
+)
+
+/** Sums by tenant, model and day (UTC, of the intent), kept in the transaction of the rows that they sum. */
+export const rollups = sqliteTable(
+  'rollups',
+  {
+    tenant: text('tenant').notNull(),
+    model: text('model').notNull(),
+    /** `YYYY-MM-DD`. */
+    day: text('day').notNull(),
+    calls: whole('calls').notNull(),
+    /** Calls without a known price, which `charge_nanodollars` leaves out. */
+    unpriced_calls: whole('unpriced_calls').notNull(),
+    prompt_tokens: whole('prompt_tokens').notNull(),
+    cached_tokens: whole('cached_tokens').notNull(),
+    completion_tokens: whole('completion_tokens').notNull(),
+    reasoning_tokens: whole('reasoning_tokens').notNull(),
+    charge_nanodollars: money('charge_nanodollars').notNull(),
+  },
+  (row) => [primaryKey({ columns: [row.tenant, row.model, row.day] })],
+)
+
+export type CallRow = typeof calls.$inferSelect
+export type AttemptRow = typeof attempts.$inferSelect
+/** An entry before it has its number. */
+export type NewEntry = Omit<typeof entries.$inferSelect, 'id'>
+export type EntryKind = NewEntry['kind']
+export type PriceRow = typeof prices.$inferSelect
+export type RollupRow = typeof rollups.$inferSelect
