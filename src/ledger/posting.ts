@@ -1,0 +1,149 @@
+import type { JournalRecord } from '../journal/record.ts'
+import { callRow, endOf, entriesAtEnd, entriesAtIntent } from './call-row.ts'
+import { learn, unknownCall, type OpenCall } from './open-call.ts'
+import type { PriceList } from './pricing.ts'
+import type { AttemptRow, CallRow, NewEntry } from './tables.ts'
+
+/** A place in a journal series. */
+export type Position = { readonly segment: number; readonly offset: number }
+
+/** A record with its place: it begins at `offset` of `segment`, the next one at `next_offset`. */
+export type JournaledRecord = {
+  readonly record: JournalRecord
+  readonly series: string
+  readonly segment: number
+  readonly offset: number
+  readonly next_offset: number
+}
+
+/** What the accountant knows between two postings; equal to the tables `open_calls` and `positions`. */
+export type Books = {
+  readonly open: ReadonlyMap<string, OpenCall>
+  readonly positions: ReadonlyMap<string, Position>
+}
+
+/** What a batch of records changes: written as a whole or not at all. Rows have no `log_index` yet. */
+export type Posting = {
+  readonly rows: readonly CallRow[]
+  readonly attempts: readonly AttemptRow[]
+  readonly entries: readonly NewEntry[]
+  /** Calls to keep as open, new or known better than before. */
+  readonly opened: readonly OpenCall[]
+  /** Ids of open calls that are open no more. */
+  readonly closed: readonly string[]
+  /** Where the series stood before; another stand means that someone else has posted. */
+  readonly from: ReadonlyMap<string, Position | undefined>
+  readonly to: ReadonlyMap<string, Position>
+  /** Records that said nothing new: read again, duplicates, those of calls that have their row. */
+  readonly ignored: number
+}
+
+/** Books in which nothing has happened. */
+export const emptyBooks: Books = { open: new Map(), positions: new Map() }
+
+/**
+ * Folds records into what they change. A call gets its one row when both its intent and its ending are there, in
+ * whatever order they and the others come; records before a series' position, repeated ones, and those of calls in
+ * `posted` (ids that have a row) change nothing. Cutting the records into batches in another way gives the same tables.
+ */
+export const fold = (
+  books: Books,
+  posted: ReadonlySet<string>,
+  prices: PriceList,
+  batch: readonly JournaledRecord[],
+): Posting => {
+  const draft = newDraft()
+  for (const item of batch) {
+    const stands = draft.to.get(item.series) ?? books.positions.get(item.series)
+    if (stands !== undefined && isBefore(item, stands)) {
+      draft.ignored += 1
+      continue
+    }
+    if (!draft.from.has(item.series)) draft.from.set(item.series, stands)
+    draft.to.set(item.series, { segment: item.segment, offset: item.next_offset })
+    const { record } = item
+    const id = record.call_id
+    const before = draft.open.get(id) ?? books.open.get(id) ?? unknownCall(id, item.series)
+    const after = posted.has(id) || draft.done.has(id) ? before : learn(before, record)
+    if (after === before) {
+      draft.ignored += 1
+      continue
+    }
+    if (record.kind === 'intent') draft.entries.push(...entriesAtIntent(record))
+    if (after.intent !== null && after.ending !== null) post(draft, books, prices, after)
+    else draft.open.set(id, after)
+  }
+  return finish(draft)
+}
+
+/**
+ * Settles what a finished series left open: every call of it gets its row now, `recovered` if it had no ending. Requires
+ * that all records of the series are folded and no more will come.
+ */
+export const settle = (books: Books, prices: PriceList, series: string): Posting => {
+  const draft = newDraft()
+  const left = [...books.open.values()].filter((call) => call.series === series)
+  left.sort((one, other) => (one.call_id < other.call_id ? -1 : 1))
+  for (const call of left) post(draft, books, prices, call)
+  return finish(draft)
+}
+
+/** The books after a posting was written. Changes the maps of `books`, which the caller owns. */
+export const advance = (
+  books: { readonly open: Map<string, OpenCall>; readonly positions: Map<string, Position> },
+  posting: Posting,
+): void => {
+  for (const call of posting.opened) books.open.set(call.call_id, call)
+  for (const id of posting.closed) books.open.delete(id)
+  for (const [series, position] of posting.to) books.positions.set(series, position)
+}
+
+type Draft = {
+  readonly rows: CallRow[]
+  readonly attempts: AttemptRow[]
+  readonly entries: NewEntry[]
+  readonly open: Map<string, OpenCall>
+  readonly closed: string[]
+  readonly done: Set<string>
+  readonly from: Map<string, Position | undefined>
+  readonly to: Map<string, Position>
+  ignored: number
+}
+
+const newDraft = (): Draft => ({
+  rows: [],
+  attempts: [],
+  entries: [],
+  open: new Map(),
+  closed: [],
+  done: new Set(),
+  from: new Map(),
+  to: new Map(),
+  ignored: 0,
+})
+
+const post = (draft: Draft, books: Books, prices: PriceList, call: OpenCall) => {
+  const { intent, ending } = endOf(call)
+  const row = callRow(intent, ending, prices)
+  draft.rows.push(row)
+  draft.entries.push(...entriesAtEnd(row, ending.at_ms))
+  if (call.attempts.length > 0) draft.attempts.push(...attemptRows(call, intent))
+  draft.done.add(call.call_id)
+  draft.open.delete(call.call_id)
+  if (books.open.has(call.call_id)) draft.closed.push(call.call_id)
+}
+
+const finish = ({ open, done: _done, ...draft }: Draft): Posting => ({ ...draft, opened: [...open.values()] })
+
+const isBefore = (item: JournaledRecord, position: Position): boolean =>
+  item.segment < position.segment || (item.segment === position.segment && item.offset < position.offset)
+
+const attemptRows = (call: OpenCall, first: { engine: string; engine_model: string; at_ms: number }): AttemptRow[] =>
+  [{ ...first, because: '' }, ...call.attempts].map(({ engine, engine_model, because, at_ms }, before) => ({
+    call_id: call.call_id,
+    n: before + 1,
+    engine,
+    engine_model,
+    because,
+    at_ms: Math.round(at_ms),
+  }))
