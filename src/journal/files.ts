@@ -1,0 +1,128 @@
+import fs from 'node:fs'
+import path from 'node:path'
+
+/** A segment that its writer holds. */
+export type SegmentFile = {
+  /** The whole file, mapped and shared: what is stored here survives the death of the process. */
+  readonly bytes: Uint8Array
+  /** Brings to the disk what was stored before the call; rejects if the disk failed. One call at a time. */
+  sync(): Promise<void>
+  /** No access after this. */
+  close(): void
+}
+
+/**
+ * All that the journal asks of a file system, so that a test can fill the disk, fail it, or keep only what was synced.
+ * Operational errors are thrown as the platform's errors with their `code`.
+ */
+export type JournalFiles = {
+  /**
+   * Makes a file of `head` followed by zeros, `size_bytes` in all, on the disk with its name and all its room taken, or
+   * fails and leaves nothing. It appears under its name only when it is whole. An existing file is never replaced.
+   */
+  create(file: string, head: Uint8Array, size_bytes: number): Promise<SegmentFile>
+  /** Makes the folder and those above it, if need be. */
+  makeFolder(folder: string): void
+  /** Names in a folder, in any order. */
+  list(folder: string): string[]
+  /** Opens for reading; undefined if there is no such file. */
+  open(file: string): number | undefined
+  /** Reads into the buffer from an offset of the file; fewer bytes than the buffer holds only at the end of the file. */
+  read(fd: number, into: Uint8Array, offset: number): number
+  close(fd: number): void
+  /** When the file was last written, in milliseconds since the epoch. */
+  modifiedMs(file: string): number
+  remove(file: string): void
+}
+
+/**
+ * Zeros are written in pieces of 64 KiB: the kernel caches a file in the units in which it was first written, and a
+ * first store into a mapped unit costs one page fault. Measured per fault, and per fdatasync of one dirty byte: units of
+ * 4 KiB 1.9 µs every ten records and 0.07 ms, 64 KiB 4–5 µs every 160 records and 0.08 ms, 1 MiB a fault of 60 µs and
+ * 0.27 ms. Writing 16 MiB took 14, 4 and 3 ms.
+ */
+const zeros = new Uint8Array(64 * 1024)
+
+const create = async (file: string, head: Uint8Array, size_bytes: number): Promise<SegmentFile> => {
+  const making = `${file}.making`
+  try {
+    const made = await fs.promises.open(making, 'w', 0o600)
+    try {
+      await writeAll(made, head, 0)
+      for (let at = head.length; at < size_bytes; at += zeros.length - (at % zeros.length)) {
+        await writeAll(made, zeros.subarray(0, Math.min(zeros.length - (at % zeros.length), size_bytes - at)), at)
+      }
+      await made.sync()
+    } finally {
+      await made.close()
+    }
+    // A link fails if the name is taken, a rename would replace the file.
+    await fs.promises.link(making, file)
+  } finally {
+    await fs.promises.rm(making, { force: true })
+  }
+  try {
+    await syncFolder(path.dirname(file))
+    return mapped(file)
+  } catch (error) {
+    await fs.promises.rm(file, { force: true })
+    throw error
+  }
+}
+
+const writeAll = async (file: fs.promises.FileHandle, bytes: Uint8Array, at: number): Promise<void> => {
+  for (let done = 0; done < bytes.length;) {
+    done += (await file.write(bytes, done, bytes.length - done, at + done)).bytesWritten
+  }
+}
+
+const syncFolder = async (folder: string): Promise<void> => {
+  const opened = await fs.promises.open(folder, 'r')
+  try {
+    await opened.sync()
+  } finally {
+    await opened.close()
+  }
+}
+
+const mapped = (file: string): SegmentFile => {
+  const fd = fs.openSync(file, 'r+')
+  const bytes = Bun.mmap(file, { shared: true })
+  return {
+    bytes,
+    sync: () => new Promise((done, failed) => fs.fdatasync(fd, (error) => (error ? failed(error) : done()))),
+    // The mapping itself goes with the garbage.
+    close: () => fs.closeSync(fd),
+  }
+}
+
+const open = (file: string): number | undefined => {
+  try {
+    return fs.openSync(file, 'r')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+const read = (fd: number, into: Uint8Array, offset: number): number => {
+  let done = 0
+  while (done < into.length) {
+    const got = fs.readSync(fd, into, done, into.length - done, offset + done)
+    if (got === 0) break
+    done += got
+  }
+  return done
+}
+
+/** The real file system. */
+export const real_files: JournalFiles = {
+  create,
+  makeFolder: (folder) => void fs.mkdirSync(folder, { recursive: true, mode: 0o700 }),
+  list: (folder) => fs.readdirSync(folder),
+  open,
+  read,
+  close: (fd) => fs.closeSync(fd),
+  modifiedMs: (file) => fs.statSync(file).mtimeMs,
+  remove: (file) => fs.rmSync(file, { force: true }),
+}

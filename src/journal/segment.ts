@@ -1,0 +1,97 @@
+import type { JournalFiles, SegmentFile } from './files.ts'
+import {
+  encodeHeader,
+  FRAME_HEAD_BYTES,
+  frameChecksum,
+  HEADER_BYTES,
+  MARK_BYTES,
+  paddedBytes,
+  parseSeriesName,
+  segmentName,
+} from './format.ts'
+
+/** A segment being written. Only the functions of this file change it. */
+export type OpenSegment = {
+  readonly number: number
+  readonly name: string
+  readonly file: SegmentFile
+  readonly bytes: Uint8Array
+  readonly words: Int32Array
+  /** Where the next frame goes; the length word there is 0. */
+  head: number
+  /** Checksum of the last frame. */
+  checksum: number
+  /** Up to here the file is on disk. */
+  synced: number
+  /** The last sync failed: the kernel may have called pages clean that never reached the disk. */
+  suspect: boolean
+}
+
+/** Makes a segment on disk and maps it; throws the platform's error if there is no room. */
+export const makeSegment = async (
+  files: JournalFiles,
+  folder: string,
+  series: string,
+  number: number,
+  segment_bytes: number,
+  made_at_ms: number,
+): Promise<OpenSegment> => {
+  const seed = crypto.getRandomValues(new Uint32Array(1))[0]!
+  const writer = parseSeriesName(series)!
+  const name = segmentName(series, number)
+  const head = encodeHeader({ ...writer, segment: number, seed, segment_bytes, made_at_ms })
+  const file = await files.create(`${folder}/${name}`, head, segment_bytes)
+  return {
+    number,
+    name,
+    file,
+    bytes: file.bytes,
+    words: new Int32Array(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength >> 2),
+    head: HEADER_BYTES,
+    checksum: seed,
+    synced: HEADER_BYTES,
+    suspect: false,
+  }
+}
+
+/** Bytes left for frames of records: room for the mark that ends the segment is kept. */
+export const roomBytes = (segment: OpenSegment): number => segment.bytes.length - MARK_BYTES - segment.head
+
+/**
+ * Appends a frame whose payload is the first `length` bytes of `padded`. The frame exists from the moment its length is
+ * stored, which is the last thing done. Requires room.
+ */
+export const putFrame = (segment: OpenSegment, padded: Uint8Array, length: number): void => {
+  const { head, words } = segment
+  const checksum = frameChecksum(padded, length, segment.checksum)
+  segment.bytes.set(padded, head + FRAME_HEAD_BYTES)
+  words[(head >> 2) + 1] = checksum
+  Atomics.store(words, head >> 2, length)
+  segment.checksum = checksum
+  segment.head = head + FRAME_HEAD_BYTES + padded.length
+}
+
+/** Appends the mark that ends the segment or the series, into the room that is kept for it. */
+export const putMark = (segment: OpenSegment, mark: number): void => {
+  const padded = new Uint8Array(paddedBytes(1))
+  padded[0] = mark
+  putFrame(segment, padded, 1)
+}
+
+const page_bytes = 4096
+
+/** Brings all frames so far to the disk; rejects if the disk failed, and then does more at the next call. */
+export const syncSegment = async (segment: OpenSegment): Promise<void> => {
+  const { bytes, head } = segment
+  if (head === segment.synced) return
+  if (segment.suspect) {
+    // Storing the same bytes again makes the pages dirty again, so that the next fdatasync writes them.
+    for (let at = segment.synced & -page_bytes; at < head; at += page_bytes) bytes[at] = bytes[at]!
+  }
+  segment.suspect = true
+  await segment.file.sync()
+  segment.suspect = false
+  segment.synced = head
+  // Writing a page out protects it, and the next store into it takes a page fault: taken here, not by an append.
+  if (segment.head < bytes.length) segment.words[segment.head >> 2] = 0
+}
