@@ -26,31 +26,41 @@ const WAL_BYTES_MAX = 64 * 1024 * 1024
 const MIGRATIONS = join(import.meta.dir, '../../drizzle')
 
 /** Opens a file of the data folder for its one writer; creates and migrates it first, also when several do so at once. */
-export const openWriter = (data: string, name: DatabaseName): Store => {
-  mkdirSync(data, { recursive: true })
-  refuseNetworkShare(data)
-  prepare(data, name)
-  return connect(fileOf(data, name), name)
-}
+export const openWriter = (data: string, name: DatabaseName): Store =>
+  naming(fileOf(data, name), (path) => {
+    mkdirSync(data, { recursive: true })
+    refuseNetworkShare(data)
+    prepare(data, name)
+    return connect(path, name)
+  })
 
 /** Opens a file of the data folder to read. It is created or migrated first only if that has not been done yet. */
-export const openReader = (data: string, name: DatabaseName): Store => {
-  const path = fileOf(data, name)
-  if (!isCurrent(path, name)) openWriter(data, name).sqlite.close()
-  const sqlite = new Database(path, { readonly: true, safeIntegers: true, strict: true })
-  assertSettings(sqlite, path, [
-    ['query_only', 'ON', 1n],
-    ['busy_timeout', String(BUSY_MS[name]), BigInt(BUSY_MS[name])],
-  ])
-  return { sqlite, drizzle: drizzle({ client: sqlite }) }
-}
+export const openReader = (data: string, name: DatabaseName): Store =>
+  naming(fileOf(data, name), (path) => {
+    if (!isCurrent(path, name)) openWriter(data, name).sqlite.close()
+    const sqlite = new Database(path, { readonly: true, safeIntegers: true, strict: true })
+    assertSettings(sqlite, [
+      ['query_only', 'ON', 1n],
+      ['busy_timeout', String(BUSY_MS[name]), BigInt(BUSY_MS[name])],
+    ])
+    return { sqlite, drizzle: drizzle({ client: sqlite }) }
+  })
 
 /** Where a database of the data folder lies. */
 export const fileOf = (data: string, name: DatabaseName): string => join(data, `${name}.db`)
 
+// A start-up error names its file, whatever SQLite said.
+const naming = (path: string, open: (path: string) => Store): Store => {
+  try {
+    return open(path)
+  } catch (cause) {
+    throw new Error(`${path} cannot be opened: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+  }
+}
+
 const connect = (path: string, name: DatabaseName): Store => {
   const sqlite = new Database(path, { create: true, readwrite: true, safeIntegers: true, strict: true })
-  assertSettings(sqlite, path, [
+  assertSettings(sqlite, [
     ['busy_timeout', String(BUSY_MS[name]), BigInt(BUSY_MS[name])],
     ['journal_mode', 'WAL', 'wal'],
     ['synchronous', 'FULL', 2n],
@@ -61,12 +71,12 @@ const connect = (path: string, name: DatabaseName): Store => {
   return { sqlite, drizzle: drizzle({ client: sqlite }) }
 }
 
-const assertSettings = (sqlite: Database, path: string, settings: readonly (readonly [string, string, unknown])[]) => {
+const assertSettings = (sqlite: Database, settings: readonly (readonly [string, string, unknown])[]) => {
   for (const [pragma, value, want] of settings) {
     sqlite.run(`PRAGMA ${pragma} = ${value}`)
     const got = sqlite.prepare<Record<string, unknown>, []>(`PRAGMA ${pragma}`).get()
     const found = got === null ? undefined : Object.values(got)[0]
-    if (found !== want) throw new Error(`${path}: PRAGMA ${pragma} is ${String(found)}, needs ${String(want)}`)
+    if (found !== want) throw new Error(`PRAGMA ${pragma} is ${String(found)}, needs ${String(want)}`)
   }
 }
 
@@ -87,8 +97,6 @@ const prepare = (data: string, name: DatabaseName) => {
     } finally {
       store.sqlite.close()
     }
-  } catch (cause) {
-    throw new Error(`${path}: cannot be created or migrated: ${String(cause)}`, { cause })
   } finally {
     lock.close()
   }
@@ -102,9 +110,7 @@ const isCurrent = (path: string, name: DatabaseName): boolean => {
     sqlite.run(`PRAGMA busy_timeout = ${START_MS}`)
     const table = sqlite.prepare("SELECT 1 FROM sqlite_schema WHERE name = '__drizzle_migrations'").get()
     if (table === null) return false
-    const last = sqlite
-      .prepare<{ at: unknown }, []>('SELECT max(created_at) AS at FROM __drizzle_migrations')
-      .get()
+    const last = sqlite.prepare<{ at: unknown }, []>('SELECT max(created_at) AS at FROM __drizzle_migrations').get()
     return last !== null && Number(last.at) >= Number(wanted)
   } finally {
     sqlite.close()
@@ -129,5 +135,5 @@ export const networkShare = (type: number): string | undefined => NETWORK_SHARES
 const refuseNetworkShare = (data: string) => {
   if (process.platform !== 'linux') return
   const share = networkShare(statfsSync(dirname(fileOf(data, 'ledger'))).type)
-  if (share !== undefined) throw new Error(`${data}: lies on ${share}; the data folder must be on a local disk`)
+  if (share !== undefined) throw new Error(`it lies on ${share}; the data folder must be on a local disk`)
 }

@@ -21,10 +21,8 @@ import {
  * What came of a write. `stale`: somebody else has posted since the books were loaded, nothing was written; load them
  * again. `later`: the database is locked, full or failing, nothing was written; the very same call can be repeated.
  */
-export type PostResult =
-  | { readonly is: 'posted' }
-  | { readonly is: 'stale' }
-  | { readonly is: 'later'; readonly cause: unknown }
+export type PostResult = { readonly is: 'posted' } | { readonly is: 'stale' } | PostponedResult
+export type PostponedResult = { readonly is: 'later'; readonly cause: unknown }
 
 /** Gives each new row its index in the Merkle log. Called once in the transaction, before the rows are inserted. */
 export type AfterRows = (rows: readonly CallRow[]) => readonly number[]
@@ -37,10 +35,10 @@ export type Poster = {
   /** The books as stored; the maps are the caller's. */
   books(): { open: Map<string, OpenCall>; positions: Map<string, Position> }
   /** Which of these calls have a row. */
-  posted(ids: readonly string[]): Set<string>
+  posted(ids: readonly string[]): Set<string> | PostponedResult
   /** Forgets the position of a series whose files are gone. If they come back nothing is posted twice. */
   forget(series: string): PostResult
-  /** Moves the write-ahead log into the database as far as no reader is in the way. */
+  /** Moves the write-ahead log into the database as far as no reader is in the way. Costs up to some milliseconds. */
   checkpoint(): void
 }
 
@@ -80,13 +78,15 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
   }
 
   return {
-    post: (posting) =>
-      transaction(() => {
+    post: (posting) => {
+      if (posting.to.size + posting.closed.length + posting.rows.length === 0) return { is: 'posted' }
+      return transaction(() => {
         if (![...posting.from].every(unchanged)) return false
         for (const id of posting.closed) if (write.close.run(id).changes !== 1) return false
         writeRows(write, posting, after_rows(posting.rows))
         return true
-      }),
+      })
+    },
     transfer: (entry) =>
       transaction(() => {
         write.entry(entry)
@@ -98,14 +98,24 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
         all_positions.all().map((row) => [row.series, { segment: Number(row.segment), offset: Number(row.offset) }]),
       ),
     }),
-    posted: (ids) => new Set(with_row.all(JSON.stringify(ids)).map(({ id }) => id)),
+    posted: (ids) => {
+      try {
+        return new Set(with_row.all(JSON.stringify(ids)).map(({ id }) => id))
+      } catch (cause) {
+        return postponed(cause)
+      }
+    },
     forget: (series) =>
       transaction(() => {
         write.forget.run(series)
         return true
       }),
     checkpoint: () => {
-      sqlite.run('PRAGMA wal_checkpoint(PASSIVE)')
+      try {
+        sqlite.run('PRAGMA wal_checkpoint(PASSIVE)')
+      } catch (cause) {
+        postponed(cause) // The next one takes over what this one could not move.
+      }
     },
   }
 }
@@ -178,9 +188,12 @@ const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>(
 const LATER = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|NOMEM)/
 
 // A row that is there already means that another poster was faster. Everything else is a bug.
-const resultOf = (cause: unknown): PostResult => {
-  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
-  if (LATER.test(code)) return { is: 'later', cause }
-  if (code === 'SQLITE_CONSTRAINT_PRIMARYKEY') return { is: 'stale' }
+const resultOf = (cause: unknown): PostResult =>
+  codeOf(cause) === 'SQLITE_CONSTRAINT_PRIMARYKEY' ? { is: 'stale' } : postponed(cause)
+
+const postponed = (cause: unknown): PostponedResult => {
+  if (LATER.test(codeOf(cause))) return { is: 'later', cause }
   throw cause
 }
+
+const codeOf = (cause: unknown): string => (cause instanceof Error && 'code' in cause ? String(cause.code) : '')

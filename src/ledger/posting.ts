@@ -9,7 +9,8 @@ export type Position = { readonly segment: number; readonly offset: number }
 
 /** A record with its place: it begins at `offset` of `segment`, the next one at `next_offset`. */
 export type JournaledRecord = {
-  readonly record: JournalRecord
+  /** Undefined for a kind that this version does not know; it is passed over and counted. */
+  readonly record: JournalRecord | undefined
   readonly series: string
   readonly segment: number
   readonly offset: number
@@ -34,7 +35,7 @@ export type Posting = {
   /** Where the series stood before; another stand means that someone else has posted. */
   readonly from: ReadonlyMap<string, Position | undefined>
   readonly to: ReadonlyMap<string, Position>
-  /** Records that said nothing new: read again, duplicates, those of calls that have their row. */
+  /** Records that said nothing new: read again, duplicates, of an unknown kind, of calls that have their row. */
   readonly ignored: number
 }
 
@@ -62,6 +63,10 @@ export const fold = (
     if (!draft.from.has(item.series)) draft.from.set(item.series, stands)
     draft.to.set(item.series, { segment: item.segment, offset: item.next_offset })
     const { record } = item
+    if (record === undefined) {
+      draft.ignored += 1
+      continue
+    }
     const id = record.call_id
     const before = draft.open.get(id) ?? books.open.get(id) ?? unknownCall(id, item.series)
     const after = posted.has(id) || draft.done.has(id) ? before : learn(before, record)

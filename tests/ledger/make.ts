@@ -1,6 +1,7 @@
 import type { Attempt, Ending, Intent, JournalRecord, Progress } from '../../src/journal/record.ts'
 import { priceList, type Price } from '../../src/ledger/pricing.ts'
 import type { JournaledRecord } from '../../src/ledger/posting.ts'
+import type { Roll } from '../kit/wait.ts'
 
 /** The notation's default prices: input $2.00, cached input $0.50, output $8.00 per million tokens. */
 export const PRICE: Price = {
@@ -88,3 +89,21 @@ export const journal = (series: string, records: readonly JournalRecord[]): Jour
     offset: 64 + (nth % 10) * 100,
     next_offset: 164 + (nth % 10) * 100,
   }))
+
+/** A random life of some calls: valid orders within a call are shuffled, repeated and cut short. */
+export const randomRecords = (roll: Roll, calls: number): JournalRecord[] => {
+  const records: { at: number; record: JournalRecord }[] = []
+  for (let call = 0; call < calls; call++) {
+    const id = `call_${String(call).padStart(3, '0')}`
+    const hold: Partial<Intent> = { hold_nanodollars: roll(4) * 3_000_000, tenant: `t${roll(3)}`, model: `m${roll(3)}` }
+    const use: Partial<Ending> = { prompt_tokens: roll(3000), cached_tokens: roll(3000), completion_tokens: roll(900) }
+    const life: JournalRecord[] = [intent(id, hold)]
+    for (let n = roll(3); n > 0; n--) life.push(attempt(id, { at_ms: AT_MS + roll(100) }))
+    for (let n = roll(3); n > 0; n--) life.push(progress(id, { at_ms: AT_MS + roll(100), completion_tokens: roll(50) }))
+    if (roll(4) > 0) life.push(ending(id, { ...use, ending: roll(2) ? 'whole' : 'refused' }))
+    for (const record of life)
+      for (let copies = roll(8) ? 1 : 2; copies > 0; copies--) records.push({ at: roll(1000), record })
+    if (roll(5) === 0) records.splice(roll(records.length), 1)
+  }
+  return records.sort((one, other) => one.at - other.at).map(({ record }) => record)
+}

@@ -1,0 +1,39 @@
+import type { Store } from '../../src/ledger/database.ts'
+import { fold, settle, advance, type JournaledRecord } from '../../src/ledger/posting.ts'
+import type { Poster } from '../../src/ledger/poster.ts'
+import { PRICES } from './make.ts'
+
+/** Everything in the ledger, to compare two of them. */
+export const contents = ({ sqlite }: Store) =>
+  Object.fromEntries(
+    ['calls', 'attempts', 'entries', 'positions', 'open_calls', 'rollups'].map((table) => [
+      table,
+      sqlite.prepare(`SELECT * FROM ${table} ORDER BY 1, 2, 3`).all(),
+    ]),
+  )
+
+/** Posts records as a process does that has just started: books from the tables, batches of the given size, no settling. */
+export const postAll = (
+  poster: Poster,
+  records: readonly JournaledRecord[],
+  batch_records: number,
+  pause = () => {},
+) => {
+  const books = poster.books()
+  for (let at = 0; at < records.length; at += batch_records) {
+    const batch = records.slice(at, at + batch_records)
+    const posted = poster.posted(batch.flatMap(({ record }) => (record ? [record.call_id] : [])))
+    if (!(posted instanceof Set)) throw posted.cause
+    const posting = fold(books, posted, PRICES, batch)
+    const result = poster.post(posting)
+    if (result.is !== 'posted') throw new Error(`post: ${result.is}`)
+    advance(books, posting)
+    pause()
+  }
+}
+
+/** Settles what a dead series left open. */
+export const settleAll = (poster: Poster, series: string) => {
+  const result = poster.post(settle(poster.books(), PRICES, series))
+  if (result.is !== 'posted') throw new Error(`settle: ${result.is}`)
+}

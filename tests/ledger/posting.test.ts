@@ -1,0 +1,325 @@
+import { expect, test } from 'bun:test'
+import type { JournalRecord } from '../../src/journal/record.ts'
+import { advance, emptyBooks, fold, settle, type JournaledRecord, type Posting } from '../../src/ledger/posting.ts'
+import { priceList } from '../../src/ledger/pricing.ts'
+import type { CallRow, NewEntry } from '../../src/ledger/tables.ts'
+import { forAll } from '../kit/wait.ts'
+import { AT_MS, PRICE, PRICES, attempt, ending, intent, journal, progress, randomRecords } from './make.ts'
+
+const say = ({ kind, debit, credit, amount_nanodollars }: NewEntry) =>
+  `${kind} ${debit} → ${credit} ${amount_nanodollars}`
+
+const HOLD = 'hold tenant:acme → held:acme 10000000'
+const CAPTURE = 'capture held:acme → revenue 6550000'
+const RELEASE = 'release held:acme → tenant:acme 3450000'
+const RELEASE_ALL = 'release held:acme → tenant:acme 10000000'
+
+/** Plays records of one series whose writer then dies. */
+const play = (records: readonly JournalRecord[], prices = PRICES) => {
+  const books = { open: new Map(), positions: new Map() }
+  const first = fold(books, new Set(), prices, journal('w', records))
+  advance(books, first)
+  const last = settle(books, prices, 'w')
+  advance(books, last)
+  expect(books.open.size).toBe(0)
+  return { first, last, rows: [...first.rows, ...last.rows], entries: [...first.entries, ...last.entries] }
+}
+
+type Case = [why: string, records: JournalRecord[], row: Partial<CallRow>, entries: string[]]
+const A = intent('a')
+const Z = ending('a')
+
+test.each<Case>([
+  [
+    'a whole call',
+    [A, Z],
+    { ending: 'whole', charge_nanodollars: 6_550_000n, price_version: 1 },
+    [HOLD, CAPTURE, RELEASE],
+  ],
+  ['the ending comes first', [Z, A], { ending: 'whole', charge_nanodollars: 6_550_000n }, [HOLD, CAPTURE, RELEASE]],
+  ['everything comes twice', [A, A, Z, Z, A], { charge_nanodollars: 6_550_000n }, [HOLD, CAPTURE, RELEASE]],
+  [
+    'a second, different ending',
+    [A, Z, ending('a', { completion_tokens: 9 })],
+    { completion_tokens: 600 },
+    [HOLD, CAPTURE, RELEASE],
+  ],
+  ['an attempt after the ending', [A, Z, attempt('a')], { attempts: 1, engine: 'e1' }, [HOLD, CAPTURE, RELEASE]],
+  ['progress before the intent', [progress('a'), A, Z], { completion_tokens: 600 }, [HOLD, CAPTURE, RELEASE]],
+  [
+    'more than was held',
+    [intent('a', { hold_nanodollars: 5_000_000 }), Z],
+    { charge_nanodollars: 6_550_000n },
+    [
+      'hold tenant:acme → held:acme 5000000',
+      'capture held:acme → revenue 5000000',
+      'capture tenant:acme → revenue 1550000',
+    ],
+  ],
+  [
+    'nothing held',
+    [intent('a', { hold_nanodollars: 0 }), Z],
+    { hold_nanodollars: 0n },
+    ['capture tenant:acme → revenue 6550000'],
+  ],
+  [
+    'just what was held',
+    [intent('a', { hold_nanodollars: 6_550_000 }), Z],
+    {},
+    ['hold tenant:acme → held:acme 6550000', CAPTURE],
+  ],
+  [
+    'a model without a price',
+    [intent('a', { model: 'm9' }), Z],
+    { charge_nanodollars: null, price_version: 0 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'a free model',
+    [intent('a', { model: 'm0' }), Z],
+    { charge_nanodollars: 0n, price_version: 1 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'the version of the intent, not the newest',
+    [intent('a', { model: 'm2' }), Z],
+    { price_version: 1 },
+    [HOLD, CAPTURE, RELEASE],
+  ],
+  [
+    'an unknown version: the one in force',
+    [intent('a', { model: 'm2', price_version: 7 }), Z],
+    { price_version: 2 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'refused by the engine: not even the price of a request',
+    [
+      intent('a', { model: 'm3' }),
+      ending('a', { ending: 'refused', status: 400, prompt_tokens: 0, completion_tokens: 0 }),
+    ],
+    { charge_nanodollars: 0n, status: 400, cached_tokens: 0 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'whole without tokens: the price of a request',
+    [intent('a', { model: 'm3' }), ending('a', { prompt_tokens: 0, completion_tokens: 0 })],
+    { charge_nanodollars: 10_000_000n },
+    [HOLD, 'capture held:acme → revenue 10000000'],
+  ],
+  [
+    'the client left: what was generated',
+    [
+      A,
+      ending('a', {
+        ending: 'cut_by_client',
+        prompt_tokens: 20,
+        cached_tokens: 0,
+        completion_tokens: 40,
+        usage_source: 'estimated',
+      }),
+    ],
+    { ending: 'cut_by_client', charge_nanodollars: 360_000n, usage_source: 'estimated' },
+    [HOLD, 'capture held:acme → revenue 360000', 'release held:acme → tenant:acme 9640000'],
+  ],
+  [
+    'died before anything was delivered',
+    [A],
+    {
+      ending: 'recovered',
+      charge_nanodollars: 0n,
+      usage_source: 'estimated',
+      status: 0,
+      prompt_tokens: 0,
+      attempts: 1,
+      total_ms: 0,
+    },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'died with progress that had no token yet',
+    [A, progress('a', { completion_tokens: 0 })],
+    { charge_nanodollars: 0n },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'died midway: billed by the last progress',
+    [A, progress('a', { completion_tokens: 7 }), progress('a', { at_ms: AT_MS + 900, usage_source: 'engine' })],
+    {
+      ending: 'recovered',
+      charge_nanodollars: 360_000n,
+      usage_source: 'estimated',
+      completion_tokens: 20,
+      total_ms: 900,
+    },
+    [HOLD, 'capture held:acme → revenue 360000', 'release held:acme → tenant:acme 9640000'],
+  ],
+  [
+    'died midway, progress out of order',
+    [A, progress('a'), progress('a', { at_ms: AT_MS + 100, completion_tokens: 7 })],
+    { completion_tokens: 20 },
+    [HOLD, 'capture held:acme → revenue 360000', 'release held:acme → tenant:acme 9640000'],
+  ],
+  [
+    'died midway, the prompt never counted: the estimate',
+    [A, progress('a', { prompt_tokens: 0 })],
+    { prompt_tokens: 50, charge_nanodollars: 260_000n },
+    [HOLD, 'capture held:acme → revenue 260000', 'release held:acme → tenant:acme 9740000'],
+  ],
+  [
+    'died at the second engine',
+    [A, attempt('a')],
+    { ending: 'recovered', engine: 'e2', engine_model: 'm1-other', attempts: 2, total_ms: 10 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'an ending whose intent is lost',
+    [Z],
+    { ending: 'whole', tenant: '', model: '', charge_nanodollars: null, completion_tokens: 600 },
+    [],
+  ],
+  [
+    'an attempt whose intent is lost',
+    [attempt('a')],
+    { ending: 'recovered', tenant: '', engine: 'e2', charge_nanodollars: 0n },
+    [],
+  ],
+  [
+    'absurd figures',
+    [
+      intent('a', { hold_nanodollars: NaN }),
+      ending('a', {
+        prompt_tokens: -5,
+        cached_tokens: 9,
+        completion_tokens: 1e300,
+        reasoning_tokens: NaN,
+        queue_ms: -1,
+        total_ms: 1.6,
+      }),
+    ],
+    {
+      hold_nanodollars: 0n,
+      prompt_tokens: 0,
+      cached_tokens: 0,
+      completion_tokens: 1_000_000_000,
+      reasoning_tokens: 0,
+      queue_ms: 0,
+      total_ms: 2,
+    },
+    ['capture tenant:acme → revenue 8000000000000'],
+  ],
+])('%s', (_why, records, want, transfers) => {
+  const prices = priceList([
+    { model: 'm0', version: 1, valid_from_ms: 0, ...PRICE, free: true },
+    { model: 'm1', version: 1, valid_from_ms: 0, ...PRICE },
+    { model: 'm2', version: 1, valid_from_ms: 0, ...PRICE },
+    { model: 'm2', version: 2, valid_from_ms: 1, ...PRICE, free: true },
+    { model: 'm3', version: 1, valid_from_ms: 0, ...PRICE, request_nanodollars: 10_000_000n },
+  ])
+  const { rows, entries } = play(records, prices)
+  expect(rows).toHaveLength(1)
+  expect(rows[0]).toMatchObject({ id: 'a', ...want })
+  expect(entries.map(say)).toEqual(transfers)
+})
+
+test('the row carries every field of both records', () => {
+  const { kind: _i, call_id, prompt_tokens_estimate: _p, hold_nanodollars, price_version, ...of_intent } = A
+  const { kind: _z, call_id: _id, at_ms: _at, ...of_ending } = Z
+  expect(play([A, Z]).rows[0]).toEqual({
+    id: call_id,
+    ...of_intent,
+    ...of_ending,
+    hold_nanodollars: BigInt(hold_nanodollars),
+    charge_nanodollars: 6_550_000n,
+    price_version,
+    log_index: null,
+  })
+})
+
+test('a call of several engines lists them all, in order of time', () => {
+  const { first } = play([
+    A,
+    attempt('a', { at_ms: AT_MS + 30, engine: 'e3' }),
+    attempt('a'),
+    ending('a', { attempts: 3 }),
+  ])
+  expect(first.attempts.map(({ n, engine, because, at_ms }) => [n, engine, because, at_ms - AT_MS])).toEqual([
+    [1, 'e1', '', 0],
+    [2, 'e2', 'engine_timeout', 10],
+    [3, 'e3', 'engine_timeout', 30],
+  ])
+})
+
+test('a call that was posted before is not posted again', () => {
+  const again = fold(emptyBooks, new Set(['a']), PRICES, journal('w', [A, attempt('a'), Z]))
+  expect(again).toMatchObject({ rows: [], entries: [], opened: [], closed: [], ignored: 3 })
+  expect(again.to.get('w')).toEqual({ segment: 0, offset: 364 })
+})
+
+test('a record of an unknown kind is passed over, and counted', () => {
+  const [first, second] = journal('w', [A, Z])
+  const posting = fold(emptyBooks, new Set(), PRICES, [first!, { ...second!, record: undefined }])
+  expect(posting).toMatchObject({ rows: [], ignored: 1, opened: [{ call_id: 'a' }] })
+  expect(posting.to.get('w')).toEqual({ segment: 0, offset: 264 })
+})
+
+test('only the calls of the dead series are settled', () => {
+  const books = { open: new Map(), positions: new Map() }
+  advance(books, fold(books, new Set(), PRICES, [...journal('w1', [intent('a')]), ...journal('w2', [intent('b')])]))
+  const posting = settle(books, PRICES, 'w1')
+  expect([posting.rows.map((row) => row.id), posting.closed]).toEqual([['a'], ['a']])
+})
+
+/** Folds in batches of the given sizes, the last for all that is left, and settles. */
+const run = (records: readonly JournaledRecord[], sizes: readonly number[]): Posting[] => {
+  const books = { open: new Map(), positions: new Map() }
+  const posted = new Set<string>()
+  const postings: Posting[] = []
+  const take = (posting: Posting) => {
+    advance(books, posting)
+    for (const row of posting.rows) posted.add(row.id)
+    postings.push(posting)
+  }
+  let at = 0
+  for (const size of [...sizes, records.length]) {
+    take(fold(books, posted, PRICES, records.slice(at, at + size)))
+    at += size
+  }
+  take(settle(books, PRICES, 'w'))
+  expect(books.open.size).toBe(0)
+  return postings
+}
+
+test('any cut into batches gives the same rows, entries and attempts, one row a call', () => {
+  forAll(200, (roll) => {
+    const records = journal('w', randomRecords(roll, 1 + roll(12)))
+    const whole = run(records, [])
+    const cut = run(
+      records,
+      Array.from({ length: 6 }, () => roll(10)),
+    )
+    for (const part of ['rows', 'entries', 'attempts'] as const)
+      expect(cut.flatMap<unknown>((posting) => posting[part])).toEqual(
+        whole.flatMap<unknown>((posting) => posting[part]),
+      )
+    const ids = whole.flatMap((posting) => posting.rows.map((row) => row.id))
+    expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => record?.call_id))].toSorted())
+  })
+})
+
+test('whatever comes, nothing stays held and revenue is the sum of the charges', () => {
+  forAll(200, (roll) => {
+    const postings = run(journal('w', randomRecords(roll, 12)), [])
+    const balances = new Map<string, bigint>()
+    const add = (account: string, amount: bigint) => balances.set(account, (balances.get(account) ?? 0n) + amount)
+    for (const { debit, credit, amount_nanodollars } of postings.flatMap((posting) => posting.entries)) {
+      add(debit, -amount_nanodollars)
+      add(credit, amount_nanodollars)
+    }
+    const charged = postings
+      .flatMap((posting) => posting.rows)
+      .reduce((sum, row) => sum + (row.charge_nanodollars ?? 0n), 0n)
+    expect(balances.get('revenue') ?? 0n).toBe(charged)
+    for (const [account, balance] of balances) if (account.startsWith('held:')) expect(balance).toBe(0n)
+  })
+})
