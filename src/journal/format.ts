@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { Failure } from '../base/failure.ts'
+import { limits } from '../base/limits.ts'
 
 /**
  * The journal on disk. One *series* of segment files for each life of a worker, `w01-000007-000003.journal`: worker
@@ -31,7 +32,7 @@ import { Failure } from '../base/failure.ts'
  * The first byte of a payload says what it is: 1–239 a record (see `codec.ts`), 254 "this segment ends, the series goes
  * on in the next one", 255 "the series ends, its writer stopped cleanly". Room for one of these two is always kept.
  *
- * A frame is valid if its length is at least 1, it lies within the segment, its checksum is right, and the frame before
+ * A frame is valid if its length is 1 to `limits.record_bytes_max`, it lies within the segment, its checksum is right, and the frame before
  * it is valid. So a damaged byte anywhere yields exactly the frames before it. What follows the end is never read.
  *
  * The checksum is zlib's CRC-32, not CRC-32C: the platform has it in native code (0.06–0.1 µs for 300 bytes), while
@@ -118,7 +119,7 @@ export const frameAt = (bytes: Buffer, at: number, room: number, previous: numbe
   const length = bytes.readUInt32LE(at)
   if (length === 0) return END
   const needs = FRAME_HEAD_BYTES + Math.ceil(length / 8) * 8
-  if (needs > room) return TORN
+  if (length > limits.record_bytes_max || needs > room) return TORN
   if (at + needs > bytes.length) return { found: 'short', needs }
   const padded = new Uint8Array(bytes.buffer, bytes.byteOffset + at + FRAME_HEAD_BYTES, needs - FRAME_HEAD_BYTES)
   const checksum = frameChecksum(padded, length, previous)
