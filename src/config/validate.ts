@@ -38,8 +38,24 @@ const fromText = (shape: Shape, text: string): unknown => {
   return text
 }
 
-/** With every default filled in, at any depth. The tree may be faulty; what is there stays. */
-export const withDefaults = (tree: unknown): unknown => Value.Default(Config, structuredClone(tree))
+/** With every default filled in, at any depth. The tree may be faulty: what is there stays, of whatever kind. */
+export const withDefaults = (tree: unknown): unknown => filled(shapeOf(Config), tree)
+
+// Not Value.Default: it pours a mapping into the default of a list, and so makes a list of it.
+const filled = (shape: Shape, given: unknown): unknown => {
+  const value = given === undefined ? structuredClone(shape.default) : given
+  if (shape.items && Array.isArray(value)) {
+    const items = shape.items
+    return value.map((entry) => filled(items, entry))
+  }
+  const fields = shape.properties
+  if (!fields || !isTree(value)) return value
+  const absent = Object.keys(fields).filter((key) => !Object.hasOwn(value, key))
+  const entries = [...Object.entries(value), ...absent.map((key) => [key, undefined] as const)].map(
+    ([key, entry]) => [key, Object.hasOwn(fields, key) ? filled(fields[key]!, entry) : entry] as const,
+  )
+  return Object.fromEntries(entries.filter(([, entry]) => entry !== undefined))
+}
 
 /** Whether a tree is a configuration: the last word, beside which {@link schemaFaults} only explains. */
 export const isConfig = (tree: unknown): tree is Config => Value.Check(Config, tree)
