@@ -80,7 +80,10 @@ export const openLogReader = (folder: string): SharedLogReader | Failure =>
         return undefined
       })
     const opened = refresh()
-    if (opened instanceof Failure) throw opened.detail.cause
+    if (opened instanceof Failure) {
+      closeLogFiles(files)
+      return opened
+    }
     return { ...readSide(files, () => size), refresh, close: () => closeLogFiles(files) }
   })
 

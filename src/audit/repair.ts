@@ -21,7 +21,7 @@ export type Repair = {
  * the signed root. After it, a leaf counts only while its bytes have the stored hash, and its inner nodes are made anew.
  * So the work is bounded by what was appended since the last checkpoint, however long the log is.
  *
- * A failure means that bytes under a signed root are damaged; nothing is cut then. Throws errors of the disk.
+ * A failure means that bytes under a signed root are damaged; no leaf is cut then. Throws errors of the disk.
  */
 export const repair = ({ leaves, nodes, checkpoints }: LogFiles, ledger_size: number): Repair | Failure => {
   const found = leaves.count
