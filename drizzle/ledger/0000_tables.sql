@@ -66,7 +66,8 @@ CREATE TABLE `open_calls` (
 CREATE TABLE `positions` (
 	`series` text PRIMARY KEY NOT NULL,
 	`segment` integer NOT NULL,
-	`offset` integer NOT NULL
+	`offset` integer NOT NULL,
+	`finished` integer NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE `prices` (

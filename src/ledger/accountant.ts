@@ -1,32 +1,31 @@
-import type { Clock } from '../base/clock.ts'
+import { type Clock, tickMs } from '../base/clock.ts'
+import { Failure } from '../base/failure.ts'
+import type { JournalPosition, JournalTail } from '../journal/tail.ts'
 import type { Poster, PostponedResult } from './poster.ts'
 import { advance, fold, settle, type JournaledRecord, type Position, type Posting } from './posting.ts'
 import type { PriceList } from './pricing.ts'
 
-/** The journals of all workers, as the accountant reads them. */
-export type JournalTail = {
-  /** The next records, at most `records_max`, each series in its order; empty if there is none now. */
-  read(records_max: number): Promise<readonly JournaledRecord[]>
-  /** Everything before these positions is in the ledger: files may go. Answers the series of which no file is left. */
-  posted(positions: ReadonlyMap<string, Position>): Promise<readonly string[]>
-}
-
 export type AccountantPorts = {
-  /** Begins at the positions that the poster has stored. */
-  readonly tail: JournalTail
+  /** Opened at {@link startPositions}; looks for new series every 200 ms or oftener. */
+  readonly tail: Pick<JournalTail, 'poll' | 'writerDied' | 'states'>
   readonly poster: Poster
-  /** Asked once for each batch, so a new configuration's prices count at once. */
+  /** Asked for each posting, so a new configuration's prices count at once. */
   readonly prices: () => PriceList
   readonly now: Clock
-  /** False once a series' writer has stopped or died and will append no more. */
+  /** False once a series' writer has died and will append no more; a series that its writer closed need not be known. */
   readonly is_live: (series: string) => boolean
   /** Longest time until a new record is noticed. */
   readonly poll_ms: number
-  /** Told of each write that has to be repeated. */
-  readonly on_retry?: (cause: unknown, attempt: number) => void
+  /** Removes files that are posted; answers the series whose positions may be forgotten. */
+  readonly tidy?: (positions: readonly JournalPosition[]) => readonly string[] | Failure
+  /** Told of each write that has to be repeated, of a series that cannot be read on, and of what cannot be tidied. */
+  readonly on_trouble?: (cause: unknown, attempt: number) => void
   /** Awaited before each write: delay for experiments. */
   readonly before_post?: () => Promise<void>
 }
+
+/** Where the journal's tail has to begin. */
+export const startPositions = (poster: Poster): JournalPosition[] => positionsOf(poster.books().positions)
 
 export type AccountantStats = {
   readonly posted_calls: number
@@ -48,9 +47,12 @@ export type Accountant = {
 
 /** Records folded into one transaction. */
 const BATCH_RECORDS_MAX = 2_000
+const BATCH_BYTES_MAX = 8 * 1024 * 1024
 /** Pause between batches while there is work: calls that end within it share one commit. */
 const BUSY_MS = 4
 const RETRY_MS_MAX = 1_000
+/** An idle look counts for a drain only from here on: a series that was just begun may not be known yet. */
+const DISCOVER_MS = 220
 /** How often posted files and the write-ahead log are tidied. */
 const TIDY_MS = 5_000
 
@@ -62,7 +64,6 @@ const TIDY_MS = 5_000
 export const runAccountant = (ports: AccountantPorts): Accountant => {
   const state: State = {
     books: ports.poster.books(),
-    settled: new Set(),
     counts: { posted_calls: 0, ignored_records: 0, retries: 0, lag_ms: 0 },
     pause: newPause(),
     drains: [],
@@ -72,7 +73,7 @@ export const runAccountant = (ports: AccountantPorts): Accountant => {
   const done = loop(ports, state)
   return {
     drain: () => {
-      const all_posted = new Promise<void>((resolve) => state.drains.push(resolve))
+      const all_posted = new Promise<void>((resolve) => state.drains.push({ resolve, from_ms: tickMs() + DISCOVER_MS }))
       state.pause.wake()
       const stopped = done.then(() => Promise.reject(new Error('the accountant stopped before all was posted')))
       return Promise.race([all_posted, stopped])
@@ -89,11 +90,9 @@ export const runAccountant = (ports: AccountantPorts): Accountant => {
 
 type State = {
   books: ReturnType<Poster['books']>
-  /** Series whose writer is gone and that left nothing open. */
-  readonly settled: Set<string>
   readonly counts: { -readonly [name in keyof AccountantStats]: number }
   readonly pause: ReturnType<typeof newPause>
-  drains: (() => void)[]
+  drains: { readonly resolve: () => void; readonly from_ms: number }[]
   stopping: boolean
   tidied_at_ms: number
 }
@@ -101,33 +100,33 @@ type State = {
 const loop = async (ports: AccountantPorts, state: State): Promise<void> => {
   let idle_ms = BUSY_MS
   while (!state.stopping) {
-    const waiting = state.drains
-    state.drains = []
+    const waiting = state.drains.filter(({ from_ms }) => from_ms <= tickMs())
     const worked = await step(ports, state)
-    await tidy(ports, state)
+    state.tidied_at_ms = tidy(ports, state, ports.now())
     if (state.stopping) return
-    if (worked > 0) state.drains.push(...waiting)
-    else for (const resolve of waiting) resolve()
+    if (worked === 0) {
+      for (const { resolve } of waiting) resolve()
+      state.drains = state.drains.filter((drain) => !waiting.includes(drain))
+    }
     idle_ms = worked > 0 ? BUSY_MS : Math.min(idle_ms * 2, ports.poll_ms)
-    if (worked < BATCH_RECORDS_MAX && state.drains.length === 0) await state.pause.wait(idle_ms)
+    await state.pause.wait(worked < BATCH_RECORDS_MAX ? idle_ms : 0)
   }
 }
 
 // Whether a writer is gone is asked before its series is read to the end, never after.
 const step = async (ports: AccountantPorts, state: State): Promise<number> => {
-  const series = [...state.books.positions.keys()]
-  const gone = series.filter((name) => !state.settled.has(name) && !ports.is_live(name))
-  const batch = await ports.tail.read(BATCH_RECORDS_MAX)
-  if (batch.length > 0) {
-    for (const item of batch) state.settled.delete(item.series)
-    await write(ports, state, () => foldBatch(ports, state, batch))
-    return batch.length
+  const { tail, prices, is_live } = ports
+  for (const { series, state: stands } of tail.states())
+    if (stands === 'live' && !is_live(series)) tail.writerDied(series)
+  const { entries, more } = tail.poll({ records_max: BATCH_RECORDS_MAX, bytes_max: BATCH_BYTES_MAX })
+  if (entries.length > 0 && !(await write(ports, state, () => foldBatch(ports, state, entries)))) return 0
+  let settled = 0
+  for (const end of tail.states()) {
+    if (end.state !== 'finished' || state.books.positions.get(end.series)?.finished) continue
+    if (!(await write(ports, state, () => settle(state.books, prices(), end.series, end)))) return 0
+    settled += 1
   }
-  for (const name of gone) {
-    if (!(await write(ports, state, () => settle(state.books, ports.prices(), name)))) break
-    state.settled.add(name)
-  }
-  return gone.length
+  return more ? BATCH_RECORDS_MAX : entries.length + settled
 }
 
 const foldBatch = ({ poster, prices }: AccountantPorts, { books }: State, batch: readonly JournaledRecord[]) => {
@@ -149,7 +148,7 @@ const write = async (ports: AccountantPorts, state: State, make: () => Posting |
       return true
     }
     state.counts.retries += 1
-    ports.on_retry?.(result.is === 'later' ? result.cause : 'another accountant has posted', attempt)
+    ports.on_trouble?.(result.is === 'later' ? result.cause : 'another accountant has posted', attempt)
     if (state.stopping) return false
     await state.pause.wait(Math.min(2 ** attempt, RETRY_MS_MAX))
     if (result.is === 'stale') state.books = ports.poster.books()
@@ -163,13 +162,18 @@ const tally = ({ now }: AccountantPorts, { counts }: State, posting: Posting) =>
   if (newest_ms > 0) counts.lag_ms = Math.max(0, now() - newest_ms)
 }
 
-const tidy = async ({ now, tail, poster, is_live }: AccountantPorts, state: State) => {
-  if (now() - state.tidied_at_ms < TIDY_MS) return
-  state.tidied_at_ms = now()
-  for (const series of await tail.posted(state.books.positions))
-    if (!is_live(series) && poster.forget(series).is === 'posted') state.books.positions.delete(series)
-  poster.checkpoint()
+const tidy = (ports: AccountantPorts, { books, ...state }: State, at_ms: number): number => {
+  if (at_ms - state.tidied_at_ms < TIDY_MS) return state.tidied_at_ms
+  for (const { failure } of ports.tail.states()) if (failure !== undefined) ports.on_trouble?.(failure, 1)
+  const gone = ports.tidy?.(positionsOf(books.positions)) ?? []
+  if (gone instanceof Failure) ports.on_trouble?.(gone, 1)
+  else for (const series of gone) if (ports.poster.forget(series).is === 'posted') books.positions.delete(series)
+  ports.poster.checkpoint()
+  return at_ms
 }
+
+const positionsOf = (positions: ReadonlyMap<string, Position>): JournalPosition[] =>
+  [...positions].map(([series, position]) => ({ series, ...position }))
 
 // One sleeper, which `wake` ends early.
 const newPause = () => {

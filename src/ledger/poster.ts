@@ -48,13 +48,9 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
   const begin = sqlite.prepare('BEGIN IMMEDIATE')
   const commit = sqlite.prepare('COMMIT')
   const rollback = sqlite.prepare('ROLLBACK')
-  const stands = sqlite.prepare<Record<'segment' | 'offset', bigint>, [string]>(
-    'SELECT segment, "offset" FROM positions WHERE series = ?',
-  )
+  const stands = sqlite.prepare<StoredPosition, [string]>('SELECT * FROM positions WHERE series = ?')
   const all_open = sqlite.prepare<{ state: string }, []>('SELECT state FROM open_calls')
-  const all_positions = sqlite.prepare<{ series: string; segment: bigint; offset: bigint }, []>(
-    'SELECT series, segment, "offset" FROM positions',
-  )
+  const all_positions = sqlite.prepare<StoredPosition, []>('SELECT * FROM positions')
   const with_row = sqlite.prepare<{ id: string }, [string]>(
     'SELECT id FROM calls WHERE id IN (SELECT value FROM json_each(?))',
   )
@@ -74,12 +70,13 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
   const unchanged = ([series, from]: readonly [string, Position | undefined]): boolean => {
     const stored = stands.get(series)
     if (stored === null || from === undefined) return stored === null && from === undefined
-    return Number(stored.segment) === from.segment && Number(stored.offset) === from.offset
+    const now = positionOf(stored)
+    return now.segment === from.segment && now.offset === from.offset && now.finished === from.finished
   }
 
   return {
     post: (posting) => {
-      if (posting.to.size + posting.closed.length + posting.rows.length === 0) return { is: 'posted' }
+      if (posting.to.size === 0) return { is: 'posted' }
       return transaction(() => {
         if (![...posting.from].every(unchanged)) return false
         for (const id of posting.closed) if (write.close.run(id).changes !== 1) return false
@@ -94,9 +91,7 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
       }),
     books: () => ({
       open: new Map(all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))),
-      positions: new Map(
-        all_positions.all().map((row) => [row.series, { segment: Number(row.segment), offset: Number(row.offset) }]),
-      ),
+      positions: new Map(all_positions.all().map((stored) => [stored.series, positionOf(stored)])),
     }),
     posted: (ids) => {
       try {
@@ -120,6 +115,14 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
   }
 }
 
+type StoredPosition = Record<'segment' | 'offset' | 'finished', bigint> & { series: string }
+
+const positionOf = ({ segment, offset, finished }: StoredPosition): Position => ({
+  segment: Number(segment),
+  offset: Number(offset),
+  finished: finished === 1n,
+})
+
 const toPair = (call: OpenCall): [string, OpenCall] => [call.call_id, call]
 
 const unindexed: AfterRows = () => []
@@ -140,7 +143,8 @@ const writers = (sqlite: Database) => ({
     sqlite,
     positions,
     [],
-    'ON CONFLICT (series) DO UPDATE SET segment = excluded.segment, "offset" = excluded."offset"',
+    `ON CONFLICT (series) DO UPDATE SET segment = excluded.segment, "offset" = excluded."offset",
+       finished = excluded.finished`,
   ),
   rollup: inserter<RollupRow>(
     sqlite,

@@ -1,21 +1,19 @@
-import type { JournalRecord } from '../journal/record.ts'
+import type { JournalEntry } from '../journal/reader.ts'
 import { callRow, endOf, entriesAtEnd, entriesAtIntent } from './call-row.ts'
 import { learn, unknownCall, type OpenCall } from './open-call.ts'
 import type { PriceList } from './pricing.ts'
 import type { AttemptRow, CallRow, NewEntry } from './tables.ts'
 
-/** A place in a journal series. */
-export type Position = { readonly segment: number; readonly offset: number }
-
-/** A record with its place: it begins at `offset` of `segment`, the next one at `next_offset`. */
-export type JournaledRecord = {
-  /** Undefined for a kind that this version does not know; it is passed over and counted. */
-  readonly record: JournalRecord | undefined
-  readonly series: string
+/** How far a journal series is posted: everything before `offset` of `segment`. */
+export type Position = {
   readonly segment: number
   readonly offset: number
-  readonly next_offset: number
+  /** The series has ended, and its open calls are settled. */
+  readonly finished: boolean
 }
+
+/** A record with its place, as the journal's tail hands it out; of an unknown kind it is undefined. */
+export type JournaledRecord = Pick<JournalEntry, 'record' | 'series' | 'segment' | 'offset' | 'next_offset'>
 
 /** What the accountant knows between two postings; equal to the tables `open_calls` and `positions`. */
 export type Books = {
@@ -61,7 +59,7 @@ export const fold = (
       continue
     }
     if (!draft.from.has(item.series)) draft.from.set(item.series, stands)
-    draft.to.set(item.series, { segment: item.segment, offset: item.next_offset })
+    draft.to.set(item.series, { segment: item.segment, offset: item.next_offset, finished: false })
     const { record } = item
     if (record === undefined) {
       draft.ignored += 1
@@ -83,10 +81,12 @@ export const fold = (
 
 /**
  * Settles what a finished series left open: every call of it gets its row now, `recovered` if it had no ending. Requires
- * that all records of the series are folded and no more will come.
+ * that all records of the series, which ended at `end`, are folded and no more will come.
  */
-export const settle = (books: Books, prices: PriceList, series: string): Posting => {
+export const settle = (books: Books, prices: PriceList, series: string, end: Omit<Position, 'finished'>): Posting => {
   const draft = newDraft()
+  draft.from.set(series, books.positions.get(series))
+  draft.to.set(series, { segment: end.segment, offset: end.offset, finished: true })
   const left = [...books.open.values()].filter((call) => call.series === series)
   left.sort((one, other) => (one.call_id < other.call_id ? -1 : 1))
   for (const call of left) post(draft, books, prices, call)

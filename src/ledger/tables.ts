@@ -97,6 +97,8 @@ export const positions = sqliteTable('positions', {
   series: text('series').primaryKey(),
   segment: whole('segment').notNull(),
   offset: whole('offset').notNull(),
+  /** The series has ended, and its open calls are settled. */
+  finished: flag('finished').notNull(),
 })
 
 /** Calls that have records before the stored positions and no row in `calls` yet. */

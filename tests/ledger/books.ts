@@ -34,6 +34,7 @@ export const postAll = (
 
 /** Settles what a dead series left open. */
 export const settleAll = (poster: Poster, series: string) => {
-  const result = poster.post(settle(poster.books(), PRICES, series))
+  const books = poster.books()
+  const result = poster.post(settle(books, PRICES, series, books.positions.get(series) ?? { segment: 0, offset: 64 }))
   if (result.is !== 'posted') throw new Error(`settle: ${result.is}`)
 }

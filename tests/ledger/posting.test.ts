@@ -9,6 +9,8 @@ import { AT_MS, PRICE, PRICES, attempt, ending, intent, journal, progress, rando
 const say = ({ kind, debit, credit, amount_nanodollars }: NewEntry) =>
   `${kind} ${debit} → ${credit} ${amount_nanodollars}`
 
+const END = { segment: 99, offset: 64 }
+
 const HOLD = 'hold tenant:acme → held:acme 10000000'
 const CAPTURE = 'capture held:acme → revenue 6550000'
 const RELEASE = 'release held:acme → tenant:acme 3450000'
@@ -19,7 +21,7 @@ const play = (records: readonly JournalRecord[], prices = PRICES) => {
   const books = { open: new Map(), positions: new Map() }
   const first = fold(books, new Set(), prices, journal('w', records))
   advance(books, first)
-  const last = settle(books, prices, 'w')
+  const last = settle(books, prices, 'w', END)
   advance(books, last)
   expect(books.open.size).toBe(0)
   return { first, last, rows: [...first.rows, ...last.rows], entries: [...first.entries, ...last.entries] }
@@ -253,21 +255,22 @@ test('a call of several engines lists them all, in order of time', () => {
 test('a call that was posted before is not posted again', () => {
   const again = fold(emptyBooks, new Set(['a']), PRICES, journal('w', [A, attempt('a'), Z]))
   expect(again).toMatchObject({ rows: [], entries: [], opened: [], closed: [], ignored: 3 })
-  expect(again.to.get('w')).toEqual({ segment: 0, offset: 364 })
+  expect(again.to.get('w')).toEqual({ segment: 0, offset: 364, finished: false })
 })
 
 test('a record of an unknown kind is passed over, and counted', () => {
   const [first, second] = journal('w', [A, Z])
   const posting = fold(emptyBooks, new Set(), PRICES, [first!, { ...second!, record: undefined }])
   expect(posting).toMatchObject({ rows: [], ignored: 1, opened: [{ call_id: 'a' }] })
-  expect(posting.to.get('w')).toEqual({ segment: 0, offset: 264 })
+  expect(posting.to.get('w')).toEqual({ segment: 0, offset: 264, finished: false })
 })
 
 test('only the calls of the dead series are settled', () => {
   const books = { open: new Map(), positions: new Map() }
   advance(books, fold(books, new Set(), PRICES, [...journal('w1', [intent('a')]), ...journal('w2', [intent('b')])]))
-  const posting = settle(books, PRICES, 'w1')
+  const posting = settle(books, PRICES, 'w1', END)
   expect([posting.rows.map((row) => row.id), posting.closed]).toEqual([['a'], ['a']])
+  expect([...posting.to]).toEqual([['w1', { ...END, finished: true }]])
 })
 
 /** Folds in batches of the given sizes, the last for all that is left, and settles. */
@@ -285,7 +288,7 @@ const run = (records: readonly JournaledRecord[], sizes: readonly number[]): Pos
     take(fold(books, posted, PRICES, records.slice(at, at + size)))
     at += size
   }
-  take(settle(books, PRICES, 'w'))
+  take(settle(books, PRICES, 'w', END))
   expect(books.open.size).toBe(0)
   return postings
 }
@@ -303,7 +306,7 @@ test('any cut into batches gives the same rows, entries and attempts, one row a 
         whole.flatMap<unknown>((posting) => posting[part]),
       )
     const ids = whole.flatMap((posting) => posting.rows.map((row) => row.id))
-    expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => record?.call_id))].toSorted())
+    expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => record!.call_id))].toSorted())
   })
 })
 
