@@ -4,7 +4,10 @@ export type UpstreamRequest = {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** Absolute, built by `joinUrl`. */
   readonly url: string
-  /** From an allow-list; `host`, `content-length` and `connection` are the transport's own. Names in lower case. */
+  /**
+   * From an allow-list; `host`, `content-length` and `connection` are the transport's own. Names in lower case. A name
+   * or value that RFC 9110 §5 does not allow is a bug of the caller: `send` throws a TypeError.
+   */
   readonly headers: readonly (readonly [name: string, value: string])[]
   /** Pieces sent one after the other; empty for no body. They must not change until the exchange is over. */
   readonly body: readonly Uint8Array[]
@@ -33,10 +36,16 @@ export class TransportFailure {
   readonly sent: boolean
   /** For the log, never for the client. */
   readonly cause: unknown
-  constructor(kind: TransportFailureKind, sent: boolean, cause?: unknown) {
+  /**
+   * True if the exchange ran on a connection that had served another before: a `reset` there most often means that the
+   * engine had closed it while it was idle. False where the transport cannot know.
+   */
+  readonly reused: boolean
+  constructor(kind: TransportFailureKind, sent: boolean, cause?: unknown, reused = false) {
     this.kind = kind
     this.sent = sent
     this.cause = cause
+    this.reused = reused
   }
 }
 
@@ -46,7 +55,8 @@ export type UpstreamResponse = {
   header(name: string): string | undefined
   /**
    * The next piece of the body, `null` at its declared end, a failure if it was cut. One call at a time; what is not
-   * read is not pulled from the engine (backpressure). The bytes are the caller's to keep.
+   * read is not pulled from the engine (backpressure). The bytes are the caller's to keep. A body that is not read to
+   * its end must be cancelled, or its connection stays taken.
    */
   read(): Promise<Uint8Array | null | TransportFailure>
   /** True when the end of the body is the end of the connection, so a cut cannot be told from an end. */
