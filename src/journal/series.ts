@@ -73,7 +73,7 @@ export const openSeries = ({
       return { fd, segment_bytes: header.segment_bytes, start: { offset: HEADER_BYTES, checksum: header.seed } }
     }
     files.close(fd)
-    return header
+    return new Failure(header.code, { says: `${header.detail.says} It is ${series}/${number}.` })
   }
 
   const close = () => {
