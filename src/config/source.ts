@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync } from 'node:fs'
-import { type ErrorCode, LineCounter, parseDocument, type YAMLError } from 'yaml'
+import { type Document, type ErrorCode, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { ConfigFault } from './faults.ts'
 
 /** The largest configuration file. */
@@ -43,8 +43,10 @@ export const parseSource = (text: string, label: string): Source<unknown> => {
   const source = text.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
   const lines = new LineCounter()
   try {
-    const document = parseDocument(source, { prettyErrors: false, lineCounter: lines, stringKeys: true, merge: true })
-    const wrong = [...document.errors, ...document.warnings]
+    // Its own search for equal keys compares each key of a mapping with all before it.
+    const options = { prettyErrors: false, lineCounter: lines, stringKeys: true, merge: true, uniqueKeys: false }
+    const document = parseDocument(source, options)
+    const wrong: Wrong[] = [...document.errors, ...document.warnings, ...repeatedKeys(document)]
     if (wrong.length > 0) return { faults: syntaxFaults(wrong, source, label, lines) }
     return { value: document.toJS({ maxAliasCount: 100 }) ?? {} }
   } catch (cause) {
@@ -78,8 +80,30 @@ const readBounded = (file: string): Uint8Array => {
 
 const fault = (path: string, found: string, allowed: string) => ({ faults: [{ path, found, allowed }] })
 
+type Wrong = { readonly code: ErrorCode; readonly pos: readonly [number, number] }
+
+/** Linear in the document, and without recursion: a faulty one may be nested without end. */
+const repeatedKeys = (document: Document): Wrong[] => {
+  const wrong: Wrong[] = []
+  const open: unknown[] = [document.contents]
+  while (open.length > 0) {
+    const node = open.pop()
+    if (isSeq(node)) for (const item of node.items) open.push(item)
+    if (!isMap(node)) continue
+    const seen = new Set<unknown>()
+    for (const { key, value } of node.items) {
+      open.push(value)
+      if (!isScalar(key)) continue
+      const at = key.range?.[0] ?? 0
+      if (seen.has(key.value)) wrong.push({ code: 'DUPLICATE_KEY', pos: [at, at] })
+      seen.add(key.value)
+    }
+  }
+  return wrong
+}
+
 /** The first fault of each line: what follows on a line is mostly a consequence. */
-const syntaxFaults = (wrong: readonly YAMLError[], source: string, label: string, lines: LineCounter) => {
+const syntaxFaults = (wrong: readonly Wrong[], source: string, label: string, lines: LineCounter) => {
   const by_line = new Map<number, ConfigFault>()
   for (const { code, pos } of wrong.toSorted((a, b) => a.pos[0] - b.pos[0])) {
     const { line } = lines.linePos(pos[0])

@@ -145,7 +145,7 @@ test(`what the schema refuses is explained, what it takes is not (seed ${seed})`
     [{}],
     { name: 'a' },
   ]
-  for (let round = 0; round < 3_000; round++) {
+  for (let round = 0; round < 1_000; round++) {
     const { keys } = pick(places)
     const tree = changed(keys, () => pick(values))
     const result = loadConfig({ text: JSON.stringify(tree), env: {} })

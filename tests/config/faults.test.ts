@@ -286,6 +286,19 @@ describe('syntax', () => {
     ])
   })
 
+  test('a mapping of very many keys is read, and its repeated key found', () => {
+    const text = Array.from({ length: 50_000 }, (_, index) => `k${index}: 1\n`).join('')
+    expect(lines(`${text}k7: 2\n`)).toEqual([
+      'weir.yaml line 50001, column 1: the key k7 stands twice; allowed: each key of a mapping once',
+    ])
+  })
+
+  test('the same key in two mappings is no fault', () => {
+    expect(
+      lines('server: {port: 1}\ncors: {}\nengines: [{name: a, url: "http://h"}, {name: b, url: "http://h"}]'),
+    ).toEqual([])
+  })
+
   test('endless nesting is refused', () => {
     expect(lines(`x: ${'['.repeat(50_000)}`).join()).toMatch(/is nested too deeply; allowed: at most 32 levels$/)
   })
