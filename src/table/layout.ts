@@ -33,6 +33,7 @@ export const HEADER = {
   control_pid: 7, // i32
   accountant_pid: 8, // i32
   accountant_ready: 9, // i32: 1 once old journals are posted
+  demo_pid: 10, // i32
   key_file_bytes: 8, // i64: how much of the key file is valid
   started_at_ms: 9, // f64
   accountant_seen_ms: 10, // f64: last turn of the accountant's loop

@@ -1,0 +1,66 @@
+import { openLog, type Log } from '../observe/log.ts'
+import type { Boot, FromChild, Role, ToChild } from './messages.ts'
+
+/** What a child process of the house is given to run with. */
+export type ChildContext = {
+  readonly boot: Boot
+  readonly log: Log
+  /** Says that it serves, on which port. */
+  ready(port: number): void
+  tell(text: string): void
+}
+
+/** What a child answers to the supervisor's messages. */
+export type ChildLife = {
+  readonly onConfig: (message: Extract<ToChild, { type: 'config' }>) => void
+  /** Resolves when the process may end. */
+  readonly drain: (grace_ms: number) => Promise<void>
+}
+
+/** The IPC channel of this process, as `main` hands it in. */
+export type Channel = {
+  send(message: FromChild): void
+  onMessage(handler: (message: ToChild) => void): void
+  /** The supervisor is gone. */
+  onLost(handler: () => void): void
+  exit(code: number): void
+}
+
+/**
+ * Runs a child of the house: waits for its boot message, runs `main`, and obeys. A child whose supervisor is gone drains
+ * and ends: nobody would count what it holds.
+ */
+export const runChild = (role: Role, channel: Channel, main: (context: ChildContext) => Promise<ChildLife>): void => {
+  let life: Promise<ChildLife> | undefined
+  let ending = false
+  const end = async (grace_ms: number): Promise<void> => {
+    if (ending) return
+    ending = true
+    await (await life)?.drain(grace_ms)
+    channel.exit(0)
+  }
+  const failed = (log: Log, cause: unknown) => {
+    log('error', 'process_failed', { cause })
+    channel.exit(1)
+  }
+  channel.onMessage((message) => {
+    if (message.type === 'boot') {
+      const log = openLog(role === 'worker' ? `worker-${message.index}` : role, message.pretty_log)
+      const context: ChildContext = {
+        boot: message,
+        log,
+        ready: (port) => channel.send({ type: 'ready', port }),
+        tell: (text) => channel.send({ type: 'tell', text }),
+      }
+      life = main(context)
+      life.catch((cause: unknown) => {
+        channel.send({ type: 'failed', says: `${role}: ${cause instanceof Error ? cause.message : String(cause)}` })
+        failed(log, cause)
+      })
+    } else if (message.type === 'config') void life?.then((running) => running.onConfig(message))
+    else end(message.grace_ms).catch(() => channel.exit(1))
+  })
+  channel.onLost(() => {
+    end(0).catch(() => channel.exit(1))
+  })
+}

@@ -1,0 +1,102 @@
+import { buildCatalogue, type OpenTransport } from '../balance/catalogue.ts'
+import { nowMs, tickMs } from '../base/clock.ts'
+import { Failure } from '../base/failure.ts'
+import { openFetchTransport } from '../engines/fetch-transport.ts'
+import { dataPlane } from '../http/data-plane.ts'
+import { renderFailure } from '../http/render.ts'
+import { openJournal } from '../journal/writer.ts'
+import { openMetrics } from '../observe/metrics.ts'
+import type { House } from '../pipeline/house.ts'
+import { hotPath } from '../pipeline/pipeline.ts'
+import { openWatch } from '../pipeline/watch.ts'
+import { emptyKeyView, refreshKeys } from '../table/key-file.ts'
+import { WORKER, WORKER_STATE } from '../table/layout.ts'
+import { openTable, workerF64, workerI32 } from '../table/table.ts'
+import type { ChildContext, ChildLife } from './child.ts'
+import { planDescriptors } from './descriptors.ts'
+
+/** How often a worker beats, reads new keys and writes its gauges. */
+const BEAT_MS = 100
+/** Bun's idle timer, seconds; streams switch it off and have their own deadlines. */
+const IDLE_S = 60
+
+/** A worker: serves the data plane until it is told to drain. */
+export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
+  const { files, index, config } = boot
+  const table = openTable(files.table)
+  const journal = await openJournal({
+    folder: files.journal,
+    worker_index: index,
+    incarnation: boot.incarnation,
+    durability: config.ledger.durability,
+    sync_ms: config.ledger.sync_ms,
+  })
+  if (journal instanceof Failure) throw new Error('the journal cannot be opened', { cause: journal.detail.cause })
+  const sockets_max = planDescriptors(config, boot.descriptors_max).upstream_sockets
+  const openTransport: OpenTransport = (engine) => openFetchTransport({ idle_ms: engine.idle_ms, sockets_max })
+  const watch = openWatch(tickMs)
+  const house: House = {
+    worker: index,
+    table,
+    keys: emptyKeyView(),
+    journal,
+    metrics: openMetrics(table, index),
+    watch,
+    log,
+    catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
+    other_tenants: new Map(),
+    draining: false,
+    now: nowMs,
+    tick: tickMs,
+    random: Math.random,
+  }
+  refreshKeys(house.keys, files.keys, table)
+  const app = dataPlane(house, hotPath(renderFailure)).listen({
+    port: boot.port,
+    hostname: config.server.host,
+    reusePort: true,
+    idleTimeout: IDLE_S,
+    // Our own limits answer with a JSON error; Bun's would answer with none.
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+  })
+  const server = app.server!
+  const cell = (name: 'state' | 'open_streams' | 'in_flight' | 'journal_full') => workerI32(index, WORKER[name])
+  const beat = setInterval(() => {
+    table.f64[workerF64(index, WORKER.heartbeat_ms)] = nowMs()
+    table.f64[workerF64(index, WORKER.loop_lag_ms)] = watch.lag_ms()
+    table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()
+    Atomics.store(table.i32, cell('journal_full'), journal.has_room() ? 0 : 1)
+    refreshKeys(house.keys, files.keys, table)
+  }, BEAT_MS)
+  Atomics.store(table.i32, cell('state'), WORKER_STATE.live)
+  ready(server.port!)
+
+  return {
+    onConfig: (message) => {
+      house.catalogue = buildCatalogue(
+        message.config,
+        message.generation,
+        table,
+        openTransport,
+        nowMs(),
+        house.catalogue,
+      )
+      log('info', 'configuration_swapped', { generation: message.generation })
+    },
+    drain: async (grace_ms) => {
+      Atomics.store(table.i32, cell('state'), WORKER_STATE.draining)
+      house.draining = true
+      const closed = server.stop()
+      const until = tickMs() + grace_ms
+      while (Atomics.load(table.i32, cell('in_flight')) > 0 && tickMs() < until) await Bun.sleep(10)
+      const left = Atomics.load(table.i32, cell('in_flight'))
+      if (left > 0) log('warn', 'calls_cut_by_drain', { count: left })
+      // Calls that overstay see their client leave, and end in the journal like any other.
+      if (left > 0) void server.stop(true)
+      await Promise.race([closed, Bun.sleep(2_000)])
+      clearInterval(beat)
+      watch.stop()
+      await journal.close()
+    },
+  }
+}

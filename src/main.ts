@@ -1,0 +1,150 @@
+#!/usr/bin/env bun
+/** The command line. Every process of a house is this file with a role as its first word. */
+import { parseArgs } from 'node:util'
+import { nowMs, tickMs } from './base/clock.ts'
+import { runChild, type Channel } from './cluster/child.ts'
+import { usableCpus } from './cluster/cpus.ts'
+import { hardLimit } from './cluster/descriptors.ts'
+import type { FromChild, ToChild } from './cluster/messages.ts'
+import { startHouse } from './cluster/supervisor.ts'
+import { printFault } from './config/faults.ts'
+import { withDemo } from './config/demo.ts'
+import { checkConfig, loadConfig } from './config/load.ts'
+import { openLog } from './observe/log.ts'
+
+const env = process.env
+const print = (line: string) => void process.stdout.write(`${line}\n`)
+const tell = (text: string) => void process.stderr.write(`${text}\n`)
+
+const channel: Channel = {
+  send: (message: FromChild) => void process.send?.(message),
+  onMessage: (handler) => void process.on('message', (message) => handler(message as ToChild)),
+  onLost: (handler) => void process.on('disconnect', handler),
+  exit: (code) => process.exit(code),
+}
+
+/** Reads the options of `start`; unknown ones are refused by name. */
+const startOptions = (argv: string[]) => {
+  const { values } = parseArgs({
+    args: argv,
+    options: {
+      config: { type: 'string' },
+      port: { type: 'string' },
+      'ops-port': { type: 'string' },
+      data: { type: 'string' },
+      workers: { type: 'string' },
+    },
+  })
+  const flags = {
+    ...(values.port !== undefined && { port: values.port }),
+    ...(values['ops-port'] !== undefined && { ops_port: values['ops-port'] }),
+    ...(values.data !== undefined && { data: values.data }),
+    ...(values.workers !== undefined && { workers: values.workers }),
+  }
+  return { file: values.config, env, flags }
+}
+
+const start = async (argv: string[]): Promise<number> => {
+  const options = startOptions(argv)
+  const loaded = loadConfig(options)
+  if ('faults' in loaded) {
+    for (const fault of loaded.faults) tell(printFault(fault))
+    return 2
+  }
+  const { config } = loaded
+  const pretty_log = process.stderr.isTTY === true
+  const log = openLog('supervisor', pretty_log)
+  const house = await startHouse({
+    config,
+    withDemo: (base, port) => withDemo(base, `http://127.0.0.1:${port}`),
+    wantsDemo: (base) => base.engines.length === 0 && base.models.length === 0,
+    reload: () => {
+      const next = loadConfig(options)
+      return 'faults' in next ? { faults: next.faults.map(printFault) } : next.config
+    },
+    workers: config.server.workers === 'auto' ? Math.min(usableCpus(), 31) : config.server.workers,
+    pid: process.pid,
+    descriptors_max: hardLimit(),
+    spawner: {
+      command: [process.execPath, import.meta.path],
+      // fetch queues silently beyond 256 exchanges unless told otherwise.
+      env: { ...env, BUN_CONFIG_MAX_HTTP_REQUESTS: '65535', WEIR_ADMIN_TOKEN: undefined, WEIR_DEMO_KEY: undefined },
+      tick: tickMs,
+    },
+    log,
+    pretty_log,
+    admin_token: env['WEIR_ADMIN_TOKEN'],
+    demo_key: env['WEIR_DEMO_KEY'],
+    now: nowMs,
+    kill: (pid) => void process.kill(pid, 'SIGKILL'),
+    print,
+    tell,
+  })
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => house.stop())
+  process.on('SIGHUP', () => house.reload())
+  process.on('SIGUSR2', () => void house.roll())
+  return house.done
+}
+
+const USAGE = `weir start [--config F] [--port N] [--ops-port N] [--data DIR] [--workers N|auto]
+weir config check [--config F]
+weir keys create --tenant T | list | revoke ID
+weir fsck --data DIR`
+
+/** A command answers its exit code; undefined keeps the process (a child of the house, which ends by itself). */
+const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> = {
+  start,
+  worker: async () => {
+    const { runWorker } = await import('./cluster/worker.ts')
+    runChild('worker', channel, runWorker)
+    return undefined
+  },
+  control: async () => {
+    const { runControl } = await import('./cluster/control.ts')
+    runChild('control', channel, runControl)
+    return undefined
+  },
+  accountant: async () => {
+    const { runAccountantProcess } = await import('./cluster/accountant.ts')
+    runChild('accountant', channel, runAccountantProcess)
+    return undefined
+  },
+  'demo-engine': async (argv) => {
+    const { runDemoEngine } = await import('./cluster/demo-engine.ts')
+    return runDemoEngine(argv, channel)
+  },
+  config: async ([verb, ...argv]) => {
+    if (verb !== 'check') throw new Error(USAGE)
+    const { values } = parseArgs({ args: argv, options: { config: { type: 'string' } } })
+    const { exit_code, lines } = checkConfig(values.config, env)
+    for (const line of lines) (exit_code === 0 ? print : tell)(line)
+    return exit_code
+  },
+  keys: async (argv) => {
+    const { keysCommand } = await import('./admin/cli.ts')
+    const { exit_code, stdout, stderr } = await keysCommand(argv, env)
+    process.stdout.write(stdout)
+    process.stderr.write(stderr)
+    return exit_code
+  },
+}
+
+const [command = 'help', ...argv] = process.argv.slice(2)
+const run = COMMANDS[command]
+if (run === undefined) {
+  tell(command === 'help' ? USAGE : `no such command: ${command}\n${USAGE}`)
+  process.exit(command === 'help' ? 0 : 2)
+}
+process.on('unhandledRejection', (cause) => {
+  openLog(command, false)('error', 'unhandled_rejection', { cause })
+  process.exit(1)
+})
+try {
+  const code = await run(argv)
+  if (code !== undefined) process.exit(code)
+} catch (cause) {
+  // Bad usage of an option is the caller's fault and names itself; anything else is ours.
+  const says = cause instanceof Error ? cause.message : String(cause)
+  tell(`weir ${command}: ${says}`)
+  process.exit((cause as { code?: string }).code?.startsWith('ERR_PARSE_ARGS') ? 2 : 1)
+}

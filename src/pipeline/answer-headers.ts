@@ -1,0 +1,32 @@
+import { usd } from '../base/money.ts'
+import type { Usage } from '../engines/usage.ts'
+import type { Call } from './call.ts'
+import { rateHeaders } from './limit.ts'
+
+/** The gateway's own headers on an answer: what answered, under which id, and what is left of the limits. */
+export const answerHeaders = (call: Call, content_type: string): Headers => {
+  const headers = new Headers({ 'content-type': content_type, 'x-weir-call-id': call.id })
+  if (call.target) {
+    headers.set('x-weir-model', call.target.model)
+    headers.set('x-weir-engine', call.target.engine.name)
+  }
+  if (call.rate) for (const [name, value] of Object.entries(rateHeaders(call.rate))) headers.set(name, value)
+  return headers
+}
+
+/** What a stream needs so that nothing on its way holds it back. */
+export const streamHeaders = (call: Call): Headers => {
+  const headers = answerHeaders(call, 'text/event-stream; charset=utf-8')
+  headers.set('cache-control', 'no-cache')
+  headers.set('x-accel-buffering', 'no')
+  return headers
+}
+
+/** The charge as `x-weir-cost-usd` shows it: the ledger's rule, rounded once. Undefined for a model without a price. */
+export const costUsd = (call: Call, usage: Usage): string | undefined => {
+  const price = call.model?.price
+  if (price === undefined) return undefined
+  const cached = Math.min(usage.cached_tokens, usage.prompt_tokens)
+  const picodollars = (usage.prompt_tokens - cached) * price.input + cached * price.cached_input + usage.completion_tokens * price.output
+  return usd(BigInt(Math.floor((picodollars + 500) / 1000)))
+}

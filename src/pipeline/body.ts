@@ -1,0 +1,167 @@
+import { promisify } from 'node:util'
+import { brotliDecompress, gunzip, inflate, zstdDecompress } from 'node:zlib'
+import { Failure } from '../base/failure.ts'
+import { limits } from '../base/limits.ts'
+import { type JsonScan, jsonScanner } from '../engines/json-scan.ts'
+import { type JsonType, readBoolean, readInteger, readString } from '../engines/json-value.ts'
+import { bodyTooLarge } from './admit.ts'
+
+/** A request body, read and understood as far as the gateway needs. */
+export type Body = {
+  /** As the engine will get them, but for splices: decoded from a content encoding, otherwise untouched. */
+  readonly bytes: Uint8Array
+  readonly scan: JsonScan<BodyPath>
+  /** SHA-256 of `bytes`. */
+  readonly sha256: Uint8Array
+  /** The name that the client asked for; empty on an address without models. */
+  readonly model: string
+  readonly stream: boolean
+  /** The client asked for the usage chunk of a stream. */
+  readonly wants_usage: boolean
+  /** `max_completion_tokens`, else `max_tokens`. */
+  readonly tokens_max: number | undefined
+  /** Choices asked for. */
+  readonly n: number
+  readonly end_user: string
+}
+
+const PATHS = [
+  'model',
+  'stream',
+  'max_tokens',
+  'max_completion_tokens',
+  'n',
+  'user',
+  'stream_options',
+  'stream_options.include_usage',
+  'messages',
+  'prompt',
+  'input',
+] as const
+export type BodyPath = (typeof PATHS)[number]
+
+const scanBody = jsonScanner(PATHS)
+
+/** Reads a request's body whole, within the limits of size and time, and decodes its content encoding. */
+export const readBody = async (request: Request, bytes_max: number, body_ms: number): Promise<Uint8Array | Failure> => {
+  const encoding = (request.headers.get('content-encoding') ?? 'identity').toLowerCase()
+  const decode = DECODERS[encoding]
+  if (encoding !== 'identity' && decode === undefined)
+    return new Failure('encoding_unsupported', {
+      says: `Content-Encoding ${JSON.stringify(encoding.slice(0, 32))} is not supported; accepted: ${Object.keys(DECODERS).join(', ')}.`,
+      param: 'content-encoding',
+      headers: { 'accept-encoding': Object.keys(DECODERS).join(', ') },
+    })
+  const raw = await readRaw(request, bytes_max, body_ms)
+  if (raw instanceof Failure || decode === undefined) return raw
+  try {
+    return await decode(raw, { maxOutputLength: bytes_max })
+  } catch (cause) {
+    return (cause as { code?: string }).code === 'ERR_BUFFER_TOO_LARGE'
+      ? bodyTooLarge(bytes_max)
+      : new Failure('encoding_invalid', { says: `The request body is not valid ${encoding}.`, cause })
+  }
+}
+
+type Decode = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>
+const DECODERS: Readonly<Record<string, Decode | undefined>> = Object.assign(Object.create(null), {
+  gzip: promisify(gunzip) as Decode,
+  'x-gzip': promisify(gunzip) as Decode,
+  deflate: promisify(inflate) as Decode,
+  br: promisify(brotliDecompress) as Decode,
+  zstd: promisify(zstdDecompress) as Decode,
+})
+
+const readRaw = async (request: Request, bytes_max: number, body_ms: number): Promise<Uint8Array | Failure> => {
+  const { promise: late, resolve } = Promise.withResolvers<Failure>()
+  const timer = setTimeout(
+    () =>
+      resolve(
+        new Failure('body_timeout', { says: `The request body did not arrive within ${body_ms} ms (server.body_ms).` }),
+      ),
+    body_ms,
+  )
+  try {
+    // With a length the size is known to fit; without one the pieces are counted as they come.
+    if (request.headers.has('content-length')) return await Promise.race([late, request.bytes()])
+    return await Promise.race([late, readCounted(request, bytes_max)])
+  } catch (cause) {
+    return new Failure('body_cut', { cause })
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const readCounted = async (request: Request, bytes_max: number): Promise<Uint8Array | Failure> => {
+  const pieces: Uint8Array[] = []
+  let size = 0
+  if (request.body)
+    for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
+      size += piece.length
+      if (size > bytes_max) return bodyTooLarge(bytes_max)
+      pieces.push(piece)
+    }
+  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
+}
+
+/** Understands a JSON body. Checks only what the gateway uses; everything else is the engine's to judge. */
+export const parseBody = (bytes: Uint8Array, needs_model: boolean): Body | Failure => {
+  if (bytes.length === 0) return new Failure('json_invalid', { says: 'The request body is empty; send a JSON object.' })
+  const scan = scanBody(bytes)
+  if (scan instanceof Failure) return scan
+  const { values } = scan
+  if (needs_model && scan.root.type !== 'object')
+    return new Failure('json_invalid', {
+      says: `The request body must be a JSON object, not ${article(scan.root.type)}.`,
+    })
+  const model = readString(bytes, values.model)
+  if (needs_model && (model === undefined || model === '' || model.length > limits.name_bytes_max))
+    return invalid('model', values.model?.type, `a string of 1 to ${limits.name_bytes_max} characters`)
+  for (const [name, allowed] of CHECKS) {
+    const range = values[name]
+    if (range !== undefined && needs_model && !allowed.includes(range.type))
+      return invalid(name, range.type, allowed.join(' or '))
+  }
+  return {
+    bytes,
+    scan,
+    sha256: sha256(bytes),
+    model: model ?? '',
+    stream: readBoolean(values.stream) ?? false,
+    wants_usage: readBoolean(values['stream_options.include_usage']) ?? false,
+    tokens_max: positive(readInteger(bytes, values.max_completion_tokens) ?? readInteger(bytes, values.max_tokens)),
+    n: positive(readInteger(bytes, values.n)) ?? 1,
+    end_user: (readString(bytes, values.user) ?? '').slice(0, limits.name_bytes_max).toWellFormed(),
+  }
+}
+
+/** SHA-256 of the bytes, 32 bytes. */
+export const sha256 = (bytes: Uint8Array): Uint8Array => {
+  const into = new Uint8Array(32)
+  Bun.SHA256.hash(bytes, into)
+  return into
+}
+
+const CHECKS: readonly (readonly [BodyPath, readonly JsonType[]])[] = [
+  ['messages', ['array']],
+  ['stream', ['true', 'false', 'null']],
+  ['max_tokens', ['number', 'null']],
+  ['max_completion_tokens', ['number', 'null']],
+  ['stream_options', ['object', 'null']],
+]
+
+const positive = (value: number | undefined): number | undefined =>
+  value !== undefined && value > 0 ? value : undefined
+
+const invalid = (param: string, found: string | undefined, allowed: string): Failure =>
+  new Failure('field_invalid', {
+    says: `"${param}" ${found === undefined ? 'is missing' : `is ${article(found)}`}; it must be ${allowed}.`,
+    param,
+  })
+
+const article = (type: string): string =>
+  type === 'true' || type === 'false'
+    ? 'a boolean'
+    : type === 'null'
+      ? 'null'
+      : `a${/^[aeiou]/.test(type) ? 'n' : ''} ${type}`

@@ -1,0 +1,37 @@
+import type { Catalogue, Tenant } from '../balance/catalogue.ts'
+import type { Failure } from '../base/failure.ts'
+import type { JournalRecord } from '../journal/record.ts'
+import type { Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { KeyView } from '../table/key-file.ts'
+import type { Table } from '../table/table.ts'
+import type { Watch } from './watch.ts'
+
+/** What the hot path needs of the journal. */
+export type JournalPort = {
+  /** In the operating system's hands when it returns; answers the position to wait for, or that there is no room. */
+  append(record: JournalRecord): number | Failure
+  /** In strict mode resolves once everything up to the position is on disk, or with why it cannot be; else at once. */
+  synced(position: number): Promise<Failure | undefined>
+  /** False when the disk is full: no new call may begin. */
+  has_room(): boolean
+}
+
+/** The worker's surroundings, handed to every stage. The only mutable part is the catalogue, swapped whole on reload. */
+export type House = {
+  readonly worker: number
+  readonly table: Table
+  readonly keys: KeyView
+  readonly journal: JournalPort
+  readonly metrics: Metrics
+  readonly watch: Watch
+  readonly log: Log
+  catalogue: Catalogue
+  /** Tenants that keys name and the configuration does not; bounded by the shared table. */
+  readonly other_tenants: Map<string, Tenant>
+  /** True once the worker drains. */
+  draining: boolean
+  readonly now: () => number
+  readonly tick: () => number
+  readonly random: () => number
+}

@@ -1,0 +1,67 @@
+import { buildTenant, type Tenant } from '../balance/catalogue.ts'
+import { Failure } from '../base/failure.ts'
+import type { KeyRecord } from '../table/key-file.ts'
+import { type Call, type Framed, type Identified, pass } from './call.ts'
+import type { House } from './house.ts'
+
+/** Says who calls: the key and its tenant. */
+export const identify = (call: Framed, house: House): Identified | Failure => {
+  const who = whoCalls(call.headers, house, call.received_at_ms)
+  if (who instanceof Failure) return who
+  const known: Call = call
+  known.key = who.key
+  known.tenant = who.tenant
+  return pass<Identified>(call, 'identify')
+}
+
+/** The key that a head carries, compared by its SHA-256 (so the secret is never compared byte by byte), and its tenant. */
+export const whoCalls = (
+  headers: Headers,
+  house: House,
+  now_ms: number,
+): { key: KeyRecord; tenant: Tenant } | Failure => {
+  const secret = credential(headers)
+  if (secret instanceof Failure) return secret
+  const key = house.keys.by_sha256.get(Bun.SHA256.hash(secret, 'hex'))
+  if (key === undefined) return new Failure('key_invalid')
+  return keyFault(key, now_ms) ?? { key, tenant: tenantOf(key, house) }
+}
+
+/** Why a known key may not be used now, if it may not. */
+export const keyFault = (key: KeyRecord, now_ms: number): Failure | undefined => {
+  if (key.revoked_at_ms !== undefined && key.revoked_at_ms <= now_ms) return new Failure('key_revoked')
+  if (key.expires_at_ms !== undefined && key.expires_at_ms <= now_ms) return new Failure('key_expired')
+  return undefined
+}
+
+/** True if key and tenant both allow the model. */
+export const mayUse = (key: KeyRecord, tenant: Tenant, model: string): boolean =>
+  (key.models === undefined || key.models.includes(model)) &&
+  (tenant.config.models === undefined || tenant.config.models.includes(model))
+
+/** The one credential of a request: three spellings, scheme in any case; two different ones are refused. */
+export const credential = (headers: Headers): string | Failure => {
+  const authorization = headers.get('authorization')
+  let found: string | undefined
+  if (authorization !== null) {
+    if (authorization.length < 8 || authorization.slice(0, 7).toLowerCase() !== 'bearer ')
+      return new Failure('key_invalid', { says: 'The Authorization header must be "Bearer" and an API key.' })
+    found = authorization.slice(7).trim()
+  }
+  for (const name of ['x-api-key', 'api-key']) {
+    const value = headers.get(name)?.trim()
+    if (value === undefined) continue
+    if (found !== undefined && found !== value) return new Failure('keys_differ')
+    found = value
+  }
+  if (found === undefined) return new Failure('key_missing')
+  return found === '' ? new Failure('key_invalid') : found
+}
+
+const tenantOf = (key: KeyRecord, house: House): Tenant => {
+  const known = house.catalogue.tenants.get(key.tenant) ?? house.other_tenants.get(key.tenant)
+  if (known) return known
+  const tenant = buildTenant({ name: key.tenant, budgets: [], limits: {} }, house.table)
+  house.other_tenants.set(key.tenant, tenant)
+  return tenant
+}

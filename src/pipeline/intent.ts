@@ -1,0 +1,51 @@
+import type { Target } from '../balance/catalogue.ts'
+import { Failure } from '../base/failure.ts'
+import { promptSize } from '../engines/prompt-size.ts'
+import type { Call, Routed } from './call.ts'
+import type { House } from './house.ts'
+
+/** Writes the call down before an engine hears of it. Answers why that is impossible, if it is. */
+export const recordIntent = (call: Routed, house: House): Failure | undefined => {
+  const open: Call = call
+  const position = house.journal.append({
+    kind: 'intent',
+    call_id: call.id,
+    at_ms: call.received_at_ms,
+    tenant: call.tenant.name,
+    key_id: call.key.id,
+    end_user: call.body.end_user,
+    model: call.body.model,
+    engine: call.target?.engine.name ?? 'weir',
+    engine_model: call.target?.model ?? '',
+    endpoint: call.arrival.endpoint.path,
+    stream: call.body.stream,
+    hold_nanodollars: 0,
+    prompt_tokens_estimate: promptTokens(call),
+    price_version: 0,
+    request_sha256: call.body.sha256,
+  })
+  if (position instanceof Failure) return position
+  open.intended = true
+  return undefined
+}
+
+/** Writes down that another engine is asked. A full journal does not stop a running call: its ending has its room. */
+export const recordAttempt = (call: Call, house: House, target: Target, because: string): void => {
+  const record = {
+    kind: 'attempt',
+    call_id: call.id,
+    at_ms: house.now(),
+    engine: target.engine.name,
+    engine_model: target.model,
+    because,
+  } as const
+  if (house.journal.append(record) instanceof Failure) house.log('error', 'attempt_not_recorded', { call_id: call.id })
+}
+
+/** Prompt tokens as far as they can be told from bytes: a quarter of the text's, and every id that was given. */
+export const promptTokens = (call: Routed): number => {
+  const range = call.body.scan.values[call.arrival.endpoint.prompt_field]
+  if (range === undefined) return 0
+  const size = promptSize(call.body.bytes, range)
+  return Math.ceil(size.text_bytes / 4) + size.token_ids
+}

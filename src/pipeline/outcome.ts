@@ -1,0 +1,47 @@
+import type { Verdict } from '../balance/verdict.ts'
+import type { Failure } from '../base/failure.ts'
+import type { AnswerFacts } from '../engines/answer-facts.ts'
+import type { StreamSource } from './stream-source.ts'
+
+/** An answer that goes to the client. */
+export type Answer = WholeAnswer | StreamAnswer | Refusal
+
+/** A good body that is no stream, read to its end. */
+export type WholeAnswer = {
+  readonly kind: 'whole'
+  readonly bytes: Uint8Array
+  readonly content_type: string
+  readonly facts: AnswerFacts
+  readonly first_byte_ms: number
+}
+
+/** A stream whose first event is in hand. */
+export type StreamAnswer = { readonly kind: 'stream'; readonly source: StreamSource; readonly first_byte_ms: number }
+
+/** The engine's own error, for the client as the engine wrote it. */
+export type Refusal = {
+  readonly kind: 'refusal'
+  readonly status: number
+  readonly bytes: Uint8Array
+  readonly content_type: string
+  readonly retry_after_s: number | undefined
+}
+
+/** An attempt that got no answer. */
+export class Miss {
+  readonly verdict: Verdict
+  /** What the client gets if nobody else answers. */
+  readonly shown: Refusal | Failure
+  /** A failure code or the engine's status, for the journal and the log. */
+  readonly because: string
+  /** The engine's wish, bounded. */
+  readonly retry_after_ms: number | undefined
+  readonly cause: unknown
+  constructor(verdict: Verdict, shown: Refusal | Failure, because: string, retry_after_ms?: number, cause?: unknown) {
+    this.verdict = verdict
+    this.shown = shown
+    this.because = because
+    this.retry_after_ms = retry_after_ms
+    this.cause = cause
+  }
+}

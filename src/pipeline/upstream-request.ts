@@ -1,0 +1,52 @@
+import type { Target } from '../balance/catalogue.ts'
+import { Failure } from '../base/failure.ts'
+import { type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
+import type { UpstreamRequest } from '../engines/transport.ts'
+import { joinUrl } from '../engines/url.ts'
+import type { Routed } from './call.ts'
+
+/** Headers of the client that an engine may see. Everything else stays here, above all the client's credential. */
+const PASSED = ['traceparent', 'tracestate'] as const
+
+/** What is sent to an engine: the client's bytes, but for the model's name there and the wish for usage. */
+export const upstreamRequest = (call: Routed, target: Target): UpstreamRequest | Failure => {
+  const { endpoint } = call.arrival
+  const edits = bodyEdits(call, target)
+  if (edits instanceof Failure) return edits
+  const { config } = target.engine
+  const headers: [string, string][] = [
+    ['content-type', 'application/json'],
+    ['accept', call.body.stream ? 'text/event-stream' : 'application/json'],
+    ['user-agent', 'weir'],
+  ]
+  if (config.key !== undefined) headers.push(['authorization', `Bearer ${config.key}`])
+  for (const name of PASSED) {
+    const value = call.headers.get(name)
+    if (value !== null) headers.push([name, value])
+  }
+  return {
+    method: 'POST',
+    url: joinUrl(config.url, endpoint.engine_path),
+    headers,
+    body: edits.length === 0 ? [call.body.bytes] : splice(call.body.bytes, edits),
+  }
+}
+
+const bodyEdits = ({ body, arrival }: Routed, target: Target): Edit[] | Failure => {
+  const { bytes, scan } = body
+  const edits: Edit[] = []
+  if (target.model !== body.model) edits.push(replaceValue(scan.values.model!, JSON.stringify(target.model)))
+  const asks_usage =
+    body.stream &&
+    arrival.endpoint.streams &&
+    !body.wants_usage &&
+    !target.engine.config.can.includes('no_stream_options')
+  if (asks_usage) {
+    const outer = scan.values.stream_options
+    const inner = scan.values['stream_options.include_usage']
+    const edit = setNested(bytes, scan.root, ['stream_options', 'include_usage'], outer, inner, 'true')
+    if (edit instanceof Failure) return edit
+    edits.push(edit)
+  }
+  return edits
+}

@@ -1,0 +1,52 @@
+import type { Watched } from './watch.ts'
+
+/** What a call's vigil can find overdue. `silence`: the engine sent nothing for too long; `total`: the call is too long. */
+export type Overdue = 'total' | 'silence' | 'ping'
+
+const NEVER = Number.POSITIVE_INFINITY
+
+/** The deadlines of one call: the whole call, the engine's next byte, and the next sign of life to the client. */
+export class Vigil implements Watched {
+  due_tick_ms = NEVER
+  #total = NEVER
+  #silence = NEVER
+  #ping = NEVER
+  readonly #tell: (overdue: Overdue) => void
+
+  constructor(total_tick_ms: number, tell: (overdue: Overdue) => void) {
+    this.#total = this.due_tick_ms = total_tick_ms
+    this.#tell = tell
+  }
+
+  /** Sets when the engine must have sent its next byte; NEVER (the default) to wait for ever. */
+  awaitByte(tick_ms = NEVER): void {
+    this.#silence = tick_ms
+    this.#set()
+  }
+
+  /** Sets when the client is due a sign of life. */
+  awaitPing(tick_ms = NEVER): void {
+    this.#ping = tick_ms
+    this.#set()
+  }
+
+  expire(now_tick_ms: number): void {
+    if (this.#total <= now_tick_ms) {
+      this.#total = NEVER
+      this.#set()
+      this.#tell('total')
+    } else if (this.#silence <= now_tick_ms) {
+      this.#silence = NEVER
+      this.#set()
+      this.#tell('silence')
+    } else {
+      this.#ping = NEVER
+      this.#set()
+      this.#tell('ping')
+    }
+  }
+
+  #set(): void {
+    this.due_tick_ms = Math.min(this.#total, this.#silence, this.#ping)
+  }
+}
