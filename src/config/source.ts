@@ -40,7 +40,7 @@ export const parseSource = (text: string, label: string): Source<unknown> => {
   if (Buffer.byteLength(text) > config_bytes_max) {
     return fault(label, 'is too large', `allowed: at most ${config_bytes_max} bytes`)
   }
-  const source = text.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
+  const source = text.replace(/\r\n?/g, '\n')
   const lines = new LineCounter()
   try {
     // Its own search for equal keys compares each key of a mapping with all before it.

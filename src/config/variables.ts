@@ -28,6 +28,7 @@ export const known_variables: readonly string[] = [
   ...OVERRIDES.map((row) => row.variable),
   ...SECRETS,
   'WEIR_URL',
+  'WEIR_OPS_URL',
 ]
 
 /** Settings of `server` from flags and variables as text, and by the path of each what it came from. */

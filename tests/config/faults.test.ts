@@ -330,7 +330,7 @@ describe('variables and flags', () => {
       { WEIR_SOMETHING_ELSE: 'hidden' },
       {},
       [
-        'WEIR_SOMETHING_ELSE: is not a variable of Weir; known: WEIR_CONFIG, WEIR_PORT, WEIR_OPS_PORT, WEIR_DATA, WEIR_WORKERS, WEIR_DEMO_KEY, WEIR_ADMIN_TOKEN, WEIR_URL',
+        'WEIR_SOMETHING_ELSE: is not a variable of Weir; known: WEIR_CONFIG, WEIR_PORT, WEIR_OPS_PORT, WEIR_DATA, WEIR_WORKERS, WEIR_DEMO_KEY, WEIR_ADMIN_TOKEN, WEIR_URL, WEIR_OPS_URL',
       ],
     ],
     [{ WEIR_PORT: '80a' }, {}, [`WEIR_PORT: "80a" is not a whole number; ${port}`]],
