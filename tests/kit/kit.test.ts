@@ -230,7 +230,7 @@ test('a client may half-close and still read', async () => {
 test('events of a fetch response come with their times, and a cut shows', async () => {
   await using engine = startHostileEngine({
     answers: [
-      script(sse200, D(CH({ content: 'a' })), wait(40), D(CH({ content: 'b' }, 'stop')), D(US(5, 2)), DONE, end),
+      script(sse200, D(CH({ content: 'a' })), wait(150), D(CH({ content: 'b' }, 'stop')), D(US(5, 2)), DONE, end),
       script(sse200, drip(1, D('1')), cut),
     ],
   })

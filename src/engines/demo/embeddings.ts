@@ -52,7 +52,13 @@ export const embed = (
       }),
       usage: { prompt_tokens, total_tokens: prompt_tokens, completion_tokens: 0, prompt_tokens_details: null },
     })
-  return answerWhole(run, request, { ttft_ms: orders.ttft_ms, total_ms: orders.ttft_ms, tokens: 0, reason: 'stop', render })
+  return answerWhole(run, request, {
+    ttft_ms: orders.ttft_ms,
+    total_ms: orders.ttft_ms,
+    tokens: 0,
+    reason: 'stop',
+    render,
+  })
 }
 
 /** A text, a list of texts, a list of token ids or a list of such lists, as prompts. */

@@ -55,6 +55,7 @@ export const startDemoEngine = (given: Partial<DemoSettings> = {}): DemoEngine =
   const server = Bun.serve({
     port: settings.port,
     hostname: settings.host,
+    development: false,
     maxRequestBodySize: demo_limits.body_bytes_max,
     // A slow stream is the client's wish here; what it can hold is bounded by capacity and queue.
     idleTimeout: 0,

@@ -2,15 +2,16 @@ import { parseArgs } from 'node:util'
 import { startDemoEngine, type DemoEngine } from './engine.ts'
 import { demo_defaults, type DemoModel, type DemoSettings } from './settings.ts'
 
+/** The numbers among the arguments, and the least that each may be. */
 const NUMBERS = [
-  'port',
-  'ttft-ms',
-  'tokens-per-s',
-  'prefill-tokens-per-s',
-  'capacity',
-  'queue-max',
-  'context-tokens',
-  'kv-cache-tokens',
+  ['port', 0],
+  ['ttft-ms', 0],
+  ['tokens-per-s', 0],
+  ['prefill-tokens-per-s', 0],
+  ['capacity', 1],
+  ['queue-max', 0],
+  ['context-tokens', 1],
+  ['kv-cache-tokens', 1],
 ] as const
 
 /**
@@ -19,7 +20,7 @@ const NUMBERS = [
  * into settings; a text that says what is wrong if it is not that.
  */
 export const demoSettings = (args: readonly string[]): Partial<DemoSettings> | string => {
-  const names = [...NUMBERS, 'host', 'models']
+  const names = [...NUMBERS.map(([name]) => name), 'host', 'models']
   const options = Object.fromEntries(names.map((name) => [name, { type: 'string' as const }]))
   let values: Record<string, string | undefined>
   try {
@@ -28,12 +29,12 @@ export const demoSettings = (args: readonly string[]): Partial<DemoSettings> | s
     return cause instanceof Error ? cause.message : String(cause)
   }
   const settings: Record<string, unknown> = {}
-  for (const name of NUMBERS) {
+  for (const [name, least] of NUMBERS) {
     const text = values[name]
     if (text === undefined) continue
     const value = Number(text)
-    if (text === '' || !Number.isFinite(value) || value < 0)
-      return `--${name} must be a number of at least 0, found "${text}"`
+    if (text === '' || !Number.isFinite(value) || value < least)
+      return `--${name} must be a number of at least ${least}, found "${text}"`
     settings[name.replaceAll('-', '_')] = value
   }
   if (values['host'] !== undefined) settings['host'] = values['host']
@@ -66,6 +67,8 @@ export const runDemoEngine = async (args: readonly string[]): Promise<number> =>
     process.stderr.write(`demo-engine: ${settings}\n`)
     return 2
   }
+  // Before the ready line: whoever reads it may send a signal at once.
+  const over = ended()
   let engine: DemoEngine
   try {
     engine = startDemoEngine(settings)
@@ -77,7 +80,7 @@ export const runDemoEngine = async (args: readonly string[]): Promise<number> =>
     return 1
   }
   process.stdout.write(`demo-engine ready port=${engine.port}\n`)
-  await ended()
+  await over
   await engine.stop()
   return 0
 }
@@ -87,6 +90,8 @@ const ended = (): Promise<void> =>
     const end = () => resolve()
     process.once('SIGTERM', end)
     process.once('SIGINT', end)
-    if (process.send) process.once('disconnect', end)
-    else process.stdin.once('end', end).once('close', end).resume()
+    if (process.send) {
+      process.once('disconnect', end)
+      if (!process.connected) end()
+    } else process.stdin.once('end', end).once('close', end).resume()
   })

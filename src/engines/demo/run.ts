@@ -137,6 +137,8 @@ export type Frames = {
   readonly closing: string
 }
 
+const FLUSH_MS = 10
+
 /** Steps in one write, so that a fast stream does not pile up in memory. */
 const STEPS_AT_ONCE = 256
 
@@ -163,6 +165,8 @@ export const answerStream = (
         // A timer may fire a fraction early; the step it was set for is due all the same.
         const due = Math.max(dueNow(), Math.min(next + 1, frames.steps))
         if (cut_after !== undefined && next >= cut_after) {
+          // What was written must be on its way first: the break would overtake it.
+          if (!(await run.until(run.elapsed() + FLUSH_MS))) return
           run.end('error')
           return out.error(new Error('cut by x-demo-cut-after-tokens'))
         }
