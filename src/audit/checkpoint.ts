@@ -47,10 +47,11 @@ export const verifyCheckpoint = (
 
 /** The same checkpoint with further signatures behind its own; those it already has are not doubled. */
 export const addSignatures = (note: Note, more: readonly NoteSignature[]): string => {
-  const fresh = more.filter(
-    (one) => !note.signatures.some(({ name, key_id }) => name === one.name && key_id === one.key_id),
-  )
-  return formatNote({ text: note.text, signatures: [...note.signatures, ...fresh] })
+  const signatures = [...note.signatures]
+  for (const one of more) {
+    if (!signatures.some(({ name, key_id }) => name === one.name && key_id === one.key_id)) signatures.push(one)
+  }
+  return formatNote({ text: note.text, signatures })
 }
 
 const invalid = (says: string): Failure => new Failure('field_invalid', { says, param: 'checkpoint' })

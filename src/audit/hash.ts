@@ -28,12 +28,14 @@ export const hashLeaf = (leaf: Uint8Array): Uint8Array => {
 
 /** The hash of an inner node: SHA-256(0x01 ‖ left ‖ right). */
 export const joinHashes: Join = (left, right) => {
-  const input = new Uint8Array(1 + 2 * HASH_BYTES)
-  input[0] = 1
-  input.set(left, 1)
-  input.set(right, 1 + HASH_BYTES)
-  return sha256(input)
+  pair[0] = 1
+  pair.set(left, 1)
+  pair.set(right, 1 + HASH_BYTES)
+  return sha256(pair)
 }
+
+// Reused: nothing here waits, and a fresh array would cost more than the hash.
+const pair = new Uint8Array(1 + 2 * HASH_BYTES)
 
 /** The root of the log without leaves: SHA-256 of nothing (RFC 9162 §2.1.1). */
 export const emptyRoot = (): Uint8Array => sha256(new Uint8Array(0))

@@ -5,7 +5,7 @@ import { HASH_BYTES } from './hash.ts'
 import { closeLogFiles, type LogFiles, onDisk, openLogFiles } from './log-files.ts'
 import { consistencyPath, inclusionPath } from './proof.ts'
 import { readTile, type Tile } from './tiles.ts'
-import type { ConsistencyClaim, InclusionClaim } from './verify.ts'
+import { type ConsistencyClaim, consistencyFault, type InclusionClaim, inclusionFault } from './verify.ts'
 
 /** What anyone may ask of a log. Sizes default to the log's; a failure names the value that does not fit. */
 export type LogReader = {
@@ -15,9 +15,9 @@ export type LogReader = {
   readonly leaf: (index: number) => Uint8Array | Failure
   /** The root at a size. */
   readonly root: (size?: number) => Uint8Array | Failure
-  /** A leaf's inclusion proof with all that is needed to check it. */
+  /** A leaf's inclusion proof with all that is needed to check it; it was checked before it is handed out. */
   readonly inclusion: (index: number, size?: number) => InclusionClaim | Failure
-  /** The consistency proof between two sizes with all that is needed to check it. `from` is at least 1. */
+  /** The consistency proof between two sizes with all that is needed to check it; checked likewise. `from` is at least 1. */
   readonly consistency: (from: number, to?: number) => ConsistencyClaim | Failure
   /** The newest signed checkpoint, or undefined before the first. */
   readonly latest: () => StoredCheckpoint | undefined | Failure
@@ -41,18 +41,17 @@ export const readSide = (files: LogFiles, size: () => number): LogReader => {
       ask(() => {
         const leaf_hash = new Uint8Array(HASH_BYTES)
         nodes.read(0, index, leaf_hash, 0)
-        return { index, size: at, leaf_hash, root: nodes.root(at), proof: inclusionPath(nodes, index, at) }
+        const claim = { index, size: at, leaf_hash, root: nodes.root(at), proof: inclusionPath(nodes, index, at) }
+        return sound(claim, inclusionFault(claim))
       }),
     consistency: (from, to = size()) =>
       sizeFault(to, size(), 'to', 1) ??
       sizeFault(from, to, 'from', 1) ??
-      ask(() => ({
-        from,
-        to,
-        from_root: nodes.root(from),
-        to_root: nodes.root(to),
-        proof: consistencyPath(nodes, from, to),
-      })),
+      ask(() => {
+        const roots = { from_root: nodes.root(from), to_root: nodes.root(to) }
+        const claim = { from, to, ...roots, proof: consistencyPath(nodes, from, to) }
+        return sound(claim, consistencyFault(claim))
+      }),
     latest: () => ask(() => checkpoints.latest()),
     covering: (index) => indexFault(index, size(), 'index') ?? ask(() => checkpoints.covering(index)),
     tile: (tile) => {
@@ -86,6 +85,12 @@ export const openLogReader = (folder: string): SharedLogReader | Failure =>
     }
     return { ...readSide(files, () => size), refresh, close: () => closeLogFiles(files) }
   })
+
+// A damaged node must not leave the house as a proof that fails at the auditor's.
+const sound = <T>(claim: T, fault: string | undefined): T => {
+  if (fault) throw new RangeError(`a node is damaged: ${fault}`)
+  return claim
+}
 
 const sizeFault = (value: number, max: number, param: string, min: number): Failure | undefined =>
   isSize(value) && value >= min && value <= max
