@@ -1,0 +1,162 @@
+import { type Static, Type } from '@sinclair/typebox'
+import { Failure } from '../base/failure.ts'
+import { knownNames, quoted } from '../config/faults.ts'
+import { name } from '../config/kinds.ts'
+import { Limits } from '../config/schema.ts'
+import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey } from '../ledger/keys-store.ts'
+import { appendKeys } from '../table/key-file.ts'
+import { writeDeed } from './house-store.ts'
+import { fieldFault } from './input.ts'
+import { keyRecord, keyView } from './key-view.ts'
+import type { Operator } from './operator.ts'
+import type { OpsHouse } from './port.ts'
+import { type AdminRoute, adminRoute, listOf, PAGE, PAGE_ROWS } from './route.ts'
+import { tenantNames } from './tenants.ts'
+import { timeField, timeOf } from './times.ts'
+
+const NewKey = Type.Object(
+  {
+    tenant: name('Whose key it is.'),
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'What it is for; “key” if absent.' })),
+    models: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 128 }), {
+        minItems: 1,
+        maxItems: 256,
+        description: 'Models it may use; all of the tenant’s if absent.',
+      }),
+    ),
+    ...Limits.properties,
+    expires_at: Type.Optional(timeField('When it ceases to be valid; never if absent.')),
+  },
+  { additionalProperties: false },
+)
+
+const KeysQuery = Type.Object(
+  {
+    tenant: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'Only keys of this tenant.' })),
+    ...PAGE,
+  },
+  { additionalProperties: false },
+)
+
+const KEY_EXAMPLE = {
+  id: 'key_0199a1b2c3d47e5f8a9b0c1d2e3f4a5b',
+  prefix: 'weir_Zk3v',
+  tenant: 'acme',
+  name: 'web shop',
+  models: ['llama-3.1-8b'],
+  requests_per_minute: 600,
+  tokens_per_minute: null,
+  concurrent: 20,
+  created_at: '2026-01-31T09:30:00.000Z',
+  expires_at: null,
+  revoked_at: null,
+}
+
+/** API keys: made, listed, revoked. Workers know of a change within a second. */
+export const KEY_ROUTES: readonly AdminRoute[] = [
+  adminRoute({
+    method: 'POST',
+    path: '/admin/keys',
+    tag: 'keys',
+    summary: 'Make a key',
+    description: 'The secret stands in the answer and nowhere else: Weir keeps only its SHA-256.',
+    body: NewKey,
+    body_example: { tenant: 'acme', name: 'web shop', models: ['llama-3.1-8b'], requests_per_minute: 600 },
+    status: 201,
+    example: { key: 'weir_Zk3v…', ...KEY_EXAMPLE },
+    run: ({ operator, body }, house) => create(operator, body, house),
+  }),
+  adminRoute({
+    method: 'GET',
+    path: '/admin/keys',
+    tag: 'keys',
+    summary: 'Keys in the order they were made',
+    query: KeysQuery,
+    example: listOf(KEY_EXAMPLE),
+    run: ({ query }, { house_db }) => {
+      const page = keysPage(
+        house_db,
+        query.tenant === undefined ? {} : { tenant: query.tenant },
+        query.limit ?? PAGE_ROWS,
+        query.cursor,
+      )
+      return { json: { data: page.data.map(keyView), next_cursor: page.next_cursor } }
+    },
+  }),
+  ...(
+    [
+      ['DELETE', '/admin/keys/:id'],
+      ['POST', '/admin/keys/:id/revoke'],
+    ] as const
+  ).map(([method, path]) =>
+    adminRoute({
+      method,
+      path,
+      tag: 'keys',
+      summary: 'Revoke a key',
+      description: 'For good. A key that is revoked stays in the list, and revoking it again changes nothing.',
+      example: { ...KEY_EXAMPLE, revoked_at: '2026-02-01T00:00:00.000Z' },
+      failures: ['not_found'],
+      run: ({ operator, params }, house) => revoke(operator, params['id'] ?? '', house),
+    }),
+  ),
+]
+
+const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHouse) => {
+  const { house_db, catalogue, now, table, key_file_path } = house
+  const at_ms = Math.floor(now())
+  const { config } = catalogue()
+  const tenants = tenantNames(house)
+  if (!tenants.includes(asked.tenant))
+    return fieldFault('tenant', `${quoted(asked.tenant)} is not a tenant`, knownNames(asked.tenant, tenants, 'tenant'))
+  const models = config.models.map((model) => model.name)
+  for (const [index, model] of (asked.models ?? []).entries())
+    if (!models.includes(model))
+      return fieldFault(`models[${index}]`, `${quoted(model)} is not a model`, knownNames(model, models, 'model'))
+  const expires_at_ms = timeOf('expires_at', asked.expires_at)
+  if (expires_at_ms instanceof Failure) return expires_at_ms
+  if (expires_at_ms !== undefined && expires_at_ms <= at_ms)
+    return fieldFault('expires_at', `${quoted(asked.expires_at ?? '')} is past`, 'allowed: a time to come')
+  const made = house_db.sqlite.transaction(() => {
+    const stored = createKey(house_db, wantedKey(asked, expires_at_ms), at_ms)
+    if (!(stored instanceof Failure)) {
+      const { tenant, ...detail } = asked
+      const { id, prefix } = stored.key
+      writeDeed(house_db, at_ms, operator, 'key.create', id, { tenant, ...detail, prefix })
+    }
+    return stored
+  })()
+  if (made instanceof Failure) return made
+  appendKeys(key_file_path, table, [keyRecord(made.key)])
+  house.log('info', 'key_created', { id: made.key.id, tenant: made.key.tenant, by: operator.name })
+  return { json: { key: made.secret, ...keyView(made.key) } }
+}
+
+const wantedKey = (asked: Static<typeof NewKey>, expires_at_ms: number | undefined): NewKeyWish => {
+  const { tenant, name: wanted_name = 'key', models, expires_at: _expires_at, ...limits } = asked
+  return {
+    tenant,
+    name: wanted_name,
+    limits,
+    ...(models !== undefined && { models }),
+    ...(expires_at_ms !== undefined && { expires_at_ms }),
+  }
+}
+
+const revoke = (operator: Operator, id: string, house: OpsHouse) => {
+  const { house_db, now, table, key_file_path } = house
+  const at_ms = Math.floor(now())
+  const key = house_db.sqlite.transaction(() => {
+    const stored = revokeKey(house_db, id, at_ms)
+    // Revoking again changes nothing, so it is no deed.
+    if (!(stored instanceof Failure) && stored.revoked_at_ms === at_ms)
+      writeDeed(house_db, at_ms, operator, 'key.revoke', id, { tenant: stored.tenant, prefix: stored.prefix })
+    return stored
+  })()
+  if (key instanceof Failure) return key
+  // Told again if it was revoked before: the first time may have failed between the store and the file.
+  appendKeys(key_file_path, table, [keyRecord(key)])
+  house.log('info', 'key_revoked', { id, tenant: key.tenant, by: operator.name })
+  return { json: keyView(key) }
+}

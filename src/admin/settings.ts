@@ -1,0 +1,63 @@
+import { Type } from '@sinclair/typebox'
+import { quoted } from '../config/faults.ts'
+import { configJsonSchema, redacted } from '../config/docs.ts'
+import { deedsBefore } from './house-store.ts'
+import { fieldFault } from './input.ts'
+import { isoOrNull } from './machine.ts'
+import { type AdminRoute, adminRoute, listOf, PAGE, PAGE_ROWS } from './route.ts'
+
+/** The configuration in force, its schema, and what was done to the house. */
+export const SETTING_ROUTES: readonly AdminRoute[] = [
+  adminRoute({
+    method: 'GET',
+    path: '/admin/config',
+    tag: 'settings',
+    summary: 'The configuration in force',
+    description: 'With every default filled in; secrets are `***`. `generation` goes up with each reload.',
+    example: { generation: 1, config: { server: { port: 8080, ops_port: 9090 } } },
+    run: (_asked, { catalogue }) => {
+      const { config, generation } = catalogue()
+      return { json: { generation, config: redacted(config) } }
+    },
+  }),
+  adminRoute({
+    method: 'GET',
+    path: '/admin/config/schema',
+    tag: 'settings',
+    summary: 'The JSON Schema of the configuration file',
+    example: { $schema: 'https://json-schema.org/draft/2020-12/schema', title: 'Weir configuration', type: 'object' },
+    run: () => ({ json: configJsonSchema() }),
+  }),
+  adminRoute({
+    method: 'GET',
+    path: '/admin/log',
+    tag: 'settings',
+    summary: 'Changes made through this API, newest first',
+    description: 'Who did what to what and when; never a secret. Lines cannot be changed or taken out.',
+    query: Type.Object(PAGE, { additionalProperties: false }),
+    example: listOf({
+      id: 7,
+      at: '2026-01-31T09:30:00.000Z',
+      actor: 'admin',
+      action: 'key.create',
+      subject: 'key_0199a1b2c3d47e5f8a9b0c1d2e3f4a5b',
+      detail: { tenant: 'acme', name: 'web shop', prefix: 'weir_Zk3v' },
+    }),
+    run: ({ query }, { house_db }) => {
+      if (query.cursor !== undefined && !/^\d{1,15}$/.test(query.cursor))
+        return fieldFault(
+          'cursor',
+          `${quoted(query.cursor)} is not a cursor`,
+          'allowed: next_cursor of the page before',
+        )
+      const before = query.cursor === undefined ? undefined : Number(query.cursor)
+      const { rows, more } = deedsBefore(house_db, before, query.limit ?? PAGE_ROWS)
+      const data = rows.map(({ at_ms, detail_json, ...row }) => ({
+        ...row,
+        at: isoOrNull(at_ms),
+        detail: JSON.parse(detail_json) as unknown,
+      }))
+      return { json: { data, next_cursor: more ? String(rows.at(-1)!.id) : null } }
+    },
+  }),
+]

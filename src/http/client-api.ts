@@ -1,0 +1,224 @@
+import type { FailureCode } from '../base/failure.ts'
+import { ERROR_SCHEMA, errorResponses } from './api-errors.ts'
+import { CLIENT_EXAMPLES, CLIENT_SCHEMAS } from './client-schemas.ts'
+import { docsPages, type OpenApi, type Operation } from './swagger.ts'
+
+/**
+ * The client API as an OpenAPI 3 document, written as data: the addresses of the data plane carry no schemas, since
+ * bodies pass through them unread. A test holds both together.
+ */
+
+const HEAD_FAILURES: readonly FailureCode[] = ['framing_ambiguous', 'header_invalid']
+const KEY_FAILURES: readonly FailureCode[] = ['key_missing', 'key_invalid', 'keys_differ', 'key_expired', 'key_revoked']
+const CALL_FAILURES: readonly FailureCode[] = [
+  ...HEAD_FAILURES,
+  ...KEY_FAILURES,
+  'draining',
+  'overloaded',
+  'journal_full',
+  'table_full',
+  'body_too_large',
+  'body_timeout',
+  'body_cut',
+  'encoding_unsupported',
+  'encoding_invalid',
+  'json_invalid',
+  'field_invalid',
+  'rate_exceeded',
+  'concurrency_exceeded',
+  'budget_exceeded',
+  'internal',
+]
+const ENGINE_FAILURES: readonly FailureCode[] = [
+  ...CALL_FAILURES,
+  'blocked',
+  'forbidden',
+  'model_unknown',
+  'unpriced',
+  'no_engine',
+  'queue_full',
+  'queue_timeout',
+  'deadline_passed',
+  'engine_unreachable',
+  'engine_failed',
+  'engine_invalid',
+  'engine_cut',
+  'engine_timeout',
+  'engine_credential',
+]
+
+const STREAMING =
+  'With `"stream": true` the answer is `text/event-stream`: the engine’s events, byte for byte, then `data: [DONE]`. ' +
+  'A comment line (`: ping`) may stand between events while the engine is silent. The first event is in hand before the ' +
+  'status goes out, so an engine that fails before it still yields a plain error, or another engine’s answer. After that ' +
+  'a failure is one `error` event in the shape below and no `[DONE]`: an answer without `[DONE]` is not whole.'
+
+const header = (description: string, schema: object = { type: 'string' }) => ({ description, schema })
+const number = { type: 'integer' }
+
+const ANSWER_HEADERS = {
+  'x-weir-call-id': header('Id of the call: quote it when you ask about a call.'),
+  'x-weir-model': header('The model that answered, which may be a fallback.'),
+  'x-weir-engine': header('The engine that answered.'),
+  'x-weir-cost-usd': header('What the call costs; on answers that are not streams.'),
+  'x-ratelimit-limit-requests': header('Requests a minute.', number),
+  'x-ratelimit-remaining-requests': header('What is left of them.', number),
+  'x-ratelimit-reset-requests': header('Until all are back, such as `1.2s`.'),
+}
+
+const REQUEST_HEADERS = [
+  {
+    in: 'header',
+    name: 'traceparent',
+    required: false,
+    description: 'W3C trace context, passed on to the engine.',
+    schema: { type: 'string' },
+  },
+]
+
+type Exchange = { readonly asked: unknown; readonly answered: unknown; readonly streamed?: string }
+
+const call = (
+  summary: string,
+  description: string,
+  schema: string,
+  exchange: Exchange,
+  codes: readonly FailureCode[],
+): Operation => ({
+  summary,
+  description: exchange.streamed === undefined ? description : `${description}\n\n${STREAMING}`,
+  tags: ['calls'],
+  security: SECURITY,
+  parameters: REQUEST_HEADERS,
+  requestBody: {
+    required: true,
+    content: {
+      'application/json': { schema: { $ref: `#/components/schemas/${schema}Request` }, example: exchange.asked },
+    },
+  },
+  responses: {
+    '200': {
+      description: 'The engine’s answer, unchanged.',
+      headers: ANSWER_HEADERS,
+      content: {
+        'application/json': { schema: { $ref: `#/components/schemas/${schema}Answer` }, example: exchange.answered },
+        ...(exchange.streamed !== undefined && {
+          'text/event-stream': { schema: { type: 'string' }, example: exchange.streamed },
+        }),
+      },
+    },
+    ...errorResponses(codes),
+  },
+})
+
+const read = (
+  summary: string,
+  type: string,
+  schema: object,
+  example: unknown,
+  codes: readonly FailureCode[],
+  more: object = {},
+): Operation => ({
+  summary,
+  tags: ['reads'],
+  security: [],
+  responses: { '200': { description: summary, content: { [type]: { schema, example } } }, ...errorResponses(codes) },
+  ...more,
+})
+
+const SECURITY = [{ bearer: [] }, { x_api_key: [] }, { api_key: [] }]
+
+const MODEL_PARAMETER = {
+  in: 'path',
+  name: 'model',
+  required: true,
+  description: 'Name of a model; its slashes may stand as they are.',
+  schema: { type: 'string' },
+  example: 'demo',
+}
+
+const ECHO_EXAMPLE: Exchange = {
+  asked: { hello: 'river' },
+  answered: { status: 'success', received: { hello: 'river' } },
+}
+
+const PATHS: OpenApi['paths'] = {
+  '/v1/chat/completions': {
+    post: call('Chat completion', 'The next message.', 'Chat', CLIENT_EXAMPLES.chat, ENGINE_FAILURES),
+  },
+  '/v1/completions': {
+    post: call('Completion', 'The continuation of a text.', 'Completion', CLIENT_EXAMPLES.completions, ENGINE_FAILURES),
+  },
+  '/v1/embeddings': {
+    post: call('Embeddings', 'Vectors of texts.', 'Embedding', CLIENT_EXAMPLES.embeddings, ENGINE_FAILURES),
+  },
+  '/data': {
+    post: call('Echo', 'Through the whole pipeline to no engine, for load tests.', 'Echo', ECHO_EXAMPLE, CALL_FAILURES),
+  },
+  '/v1/models': {
+    get: read(
+      'Models that this key may use',
+      'application/json',
+      {
+        type: 'object',
+        properties: {
+          object: { type: 'string' },
+          data: { type: 'array', items: { $ref: '#/components/schemas/Model' } },
+        },
+      },
+      { object: 'list', data: [CLIENT_EXAMPLES.model] },
+      [...HEAD_FAILURES, ...KEY_FAILURES],
+      { security: SECURITY },
+    ),
+  },
+  '/v1/models/{model}': {
+    get: read(
+      'One model',
+      'application/json',
+      { $ref: '#/components/schemas/Model' },
+      CLIENT_EXAMPLES.model,
+      [...HEAD_FAILURES, ...KEY_FAILURES, 'model_unknown'],
+      { security: SECURITY, parameters: [MODEL_PARAMETER] },
+    ),
+  },
+  '/health': { get: read('This worker is up', 'text/plain', { type: 'string' }, 'OK', ['internal']) },
+  '/': { get: read('Where to look', 'text/plain', { type: 'string' }, 'Weir. …', ['internal']) },
+}
+
+/** The OpenAPI 3 document of the client API. */
+export const clientDocument = (): OpenApi => ({
+  openapi: '3.0.3',
+  info: {
+    title: 'Weir: client API',
+    version: '1',
+    description:
+      'OpenAI-compatible. Any address not listed answers 404 `address_unknown`, another method 405 `method_not_allowed`.',
+  },
+  tags: [
+    { name: 'calls', description: 'Limited, recorded and billed.' },
+    { name: 'reads', description: 'Free.' },
+  ],
+  paths: PATHS,
+  components: {
+    securitySchemes: {
+      bearer: { type: 'http', scheme: 'bearer', description: 'Authorization: Bearer KEY' },
+      x_api_key: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+      api_key: { type: 'apiKey', in: 'header', name: 'api-key' },
+    },
+    schemas: {
+      ...CLIENT_SCHEMAS,
+      EchoRequest: { description: 'Any JSON.' },
+      EchoAnswer: {
+        type: 'object',
+        properties: {
+          status: { type: 'string', enum: ['success'] },
+          received: { description: 'The body, byte for byte.' },
+        },
+      },
+      Error: ERROR_SCHEMA,
+    },
+  },
+})
+
+/** `GET /docs`, `/docs/json` and the page's files for the data plane. */
+export const clientDocs = () => docsPages('Weir: client API', clientDocument)
