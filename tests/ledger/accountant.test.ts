@@ -128,7 +128,7 @@ test('stopped and started again, it goes on where it was, and opens no finished 
   const first = house(data.path)
   const journal = await openSeries(first.folder, 0)
   const other = await openSeries(first.folder, 1)
-  append(journal, ...[...callOf('a'), intent('b')])
+  append(journal, ...callOf('a'), intent('b'))
   append(other, intent('x'))
   await other.close()
   await eventually(() => expect(ids(first.store)).toEqual(['a', 'x']))
