@@ -69,6 +69,12 @@ export const fromBase64 = (text: string): Uint8Array<ArrayBuffer> | undefined =>
 }
 
 // Newline is the one control character below U+0020 that a note may have.
-const hasControl = (text: string): boolean => /[\u0000-\u0009\u000b-\u001f]/.test(text)
+const hasControl = (text: string): boolean => {
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit < 0x20 && unit !== 0x0a) return true
+  }
+  return false
+}
 
 const invalid = (says: string): Failure => new Failure('field_invalid', { says, param: 'note' })

@@ -40,26 +40,33 @@ export type SigningKeys = {
 /** Reads the keys of a log, and makes the first one where the file is missing. `name` is the log's origin. */
 export const openSigningKeys = (path: string, name: string): SigningKeys | Failure => {
   if (!isKeyName(name)) return refuse(`"${name}" cannot name a key: it must have no spaces and no plus`)
-  try {
+  return onFile(() => {
     if (!existsSync(path)) createKeyFile(path, newSignerKey(name))
     return readKeys(path, name)
-  } catch (cause) {
-    return new Failure('internal', { says: 'The signing key cannot be read or written.', cause })
-  }
+  })
 }
 
 /** Begins a rotation: a new key becomes the current one. Refused while the last rotation has not signed yet. */
 export const rotateSigningKey = (path: string, name: string): SigningKeys | Failure => {
-  const keys = openSigningKeys(path, name)
+  const keys = onFile(() => readKeys(path, name))
   if (keys instanceof Failure) return keys
   if (keys.signers.length > 1) return refuse('the last rotation has not signed a checkpoint yet')
-  return rewrite(path, name, [newSignerKey(name), ...keys.signers])
+  return onFile(() => rewrite(path, name, [newSignerKey(name), ...keys.signers]))
 }
 
 /** Ends a rotation once a checkpoint with both signatures is stored: only the current key is kept. */
 export const retireSigningKey = (path: string, name: string): SigningKeys | Failure => {
-  const keys = openSigningKeys(path, name)
-  return keys instanceof Failure || keys.signers.length < 2 ? keys : rewrite(path, name, keys.signers.slice(0, 1))
+  const keys = onFile(() => readKeys(path, name))
+  if (keys instanceof Failure || keys.signers.length < 2) return keys
+  return onFile(() => rewrite(path, name, keys.signers.slice(0, 1)))
+}
+
+const onFile = (work: () => SigningKeys | Failure): SigningKeys | Failure => {
+  try {
+    return work()
+  } catch (cause) {
+    return new Failure('internal', { says: 'The signing key cannot be read or written.', cause })
+  }
 }
 
 const readKeys = (path: string, name: string): SigningKeys | Failure => {
@@ -101,13 +108,9 @@ const lines = (path: string): string[] =>
     .filter((line) => line !== '')
 
 const rewrite = (path: string, name: string, keys: readonly SignerKey[]): SigningKeys | Failure => {
-  try {
-    renameSync(writeBeside(path, keys), path)
-    syncFolder(dirname(path))
-    return readKeys(path, name)
-  } catch (cause) {
-    return new Failure('internal', { says: 'The signing key cannot be written.', cause })
-  }
+  renameSync(writeBeside(path, keys), path)
+  syncFolder(dirname(path))
+  return readKeys(path, name)
 }
 
 // A link fails where the name exists, so of two processes that start at once one makes the key and both read it.

@@ -59,7 +59,7 @@ const REFUSED: [string, unknown, string][] = [
   ['NaN', { a: [1, NaN] }, '$.a[1]: NaN'],
   ['infinity', -Infinity, '$: -Infinity'],
   ['undefined member', { a: undefined }, '$.a: JSON has no undefined'],
-  ['hole in a list', [1, , 2], '$[1]: JSON has no undefined'],
+  ['nothing in a list', Array.from({ length: 2 }), '$[0]: JSON has no undefined'],
   ['lone surrogate', 'a\ud800', 'lone surrogate'],
   ['lone surrogate in a name', { '\udc00': 1 }, 'lone surrogate'],
   ['function', () => 1, 'JSON has no function'],

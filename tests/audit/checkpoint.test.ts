@@ -216,6 +216,7 @@ describe('signing key file', () => {
     writeFileSync(file, '')
     expect(bad(openSigningKeys(file, ORIGIN)).detail.says).toContain('0 keys')
     expect(bad(openSigningKeys(`${folder.path}/no/key`, ORIGIN)).code).toBe('internal')
+    expect(bad(rotateSigningKey(`${folder.path}/missing`, ORIGIN)).code).toBe('internal')
   })
 })
 
