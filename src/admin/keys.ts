@@ -3,9 +3,9 @@ import { Failure } from '../base/failure.ts'
 import { knownNames, quoted } from '../config/faults.ts'
 import { name } from '../config/kinds.ts'
 import { Limits } from '../config/schema.ts'
+import { logged } from '../ledger/admin-log.ts'
 import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey } from '../ledger/keys-store.ts'
 import { appendKeys } from '../table/key-file.ts'
-import { writeDeed } from './house-store.ts'
 import { fieldFault } from './input.ts'
 import { keyRecord, keyView } from './key-view.ts'
 import type { Operator } from './operator.ts'
@@ -118,15 +118,17 @@ const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHous
   if (expires_at_ms instanceof Failure) return expires_at_ms
   if (expires_at_ms !== undefined && expires_at_ms <= at_ms)
     return fieldFault('expires_at', `${quoted(asked.expires_at ?? '')} is past`, 'allowed: a time to come')
-  const made = house_db.sqlite.transaction(() => {
-    const stored = createKey(house_db, wantedKey(asked, expires_at_ms), at_ms)
-    if (!(stored instanceof Failure)) {
-      const { tenant, ...detail } = asked
-      const { id, prefix } = stored.key
-      writeDeed(house_db, at_ms, operator, 'key.create', id, { tenant, ...detail, prefix })
-    }
-    return stored
-  })()
+  const made = logged(
+    house_db,
+    () => createKey(house_db, wantedKey(asked, expires_at_ms), at_ms),
+    ({ key: { id, prefix } }) => ({
+      at_ms,
+      actor: operator.name,
+      action: 'key.create',
+      subject: id,
+      detail: { ...asked, prefix },
+    }),
+  )
   if (made instanceof Failure) return made
   appendKeys(key_file_path, table, [keyRecord(made.key)])
   house.log('info', 'key_created', { id: made.key.id, tenant: made.key.tenant, by: operator.name })
@@ -147,13 +149,17 @@ const wantedKey = (asked: Static<typeof NewKey>, expires_at_ms: number | undefin
 const revoke = (operator: Operator, id: string, house: OpsHouse) => {
   const { house_db, now, table, key_file_path } = house
   const at_ms = Math.floor(now())
-  const key = house_db.sqlite.transaction(() => {
-    const stored = revokeKey(house_db, id, at_ms)
-    // Revoking again changes nothing, so it is no deed.
-    if (!(stored instanceof Failure) && stored.revoked_at_ms === at_ms)
-      writeDeed(house_db, at_ms, operator, 'key.revoke', id, { tenant: stored.tenant, prefix: stored.prefix })
-    return stored
-  })()
+  const key = logged(
+    house_db,
+    () => revokeKey(house_db, id, at_ms),
+    ({ tenant, prefix }) => ({
+      at_ms,
+      actor: operator.name,
+      action: 'key.revoke',
+      subject: id,
+      detail: { tenant, prefix },
+    }),
+  )
   if (key instanceof Failure) return key
   // Told again if it was revoked before: the first time may have failed between the store and the file.
   appendKeys(key_file_path, table, [keyRecord(key)])

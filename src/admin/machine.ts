@@ -115,11 +115,11 @@ export type HouseView = {
   readonly subjects_max: number
   readonly accountant_ready: boolean
   readonly accountant_age_ms: number
-  readonly accountant_lag_records: number
+  readonly accountant_lag_ms: number
   readonly posted_calls: number
 }
 
-/** The house itself. `accountant_age_ms` is the time since the accountant's last turn. */
+/** The house itself. `accountant_age_ms` is the time since the accountant's last turn, `accountant_lag_ms` how old the newest posted ending was when its row was there. */
 export const houseView = (table: Table, now_ms: number): HouseView => ({
   draining: Atomics.load(table.i32, HEADER.draining) !== 0,
   generation: Atomics.load(table.i32, HEADER.config_generation),
@@ -128,7 +128,7 @@ export const houseView = (table: Table, now_ms: number): HouseView => ({
   subjects_max: table.subjects_max,
   accountant_ready: Atomics.load(table.i32, HEADER.accountant_ready) !== 0,
   accountant_age_ms: Math.max(0, now_ms - table.f64[HEADER.accountant_seen_ms]!),
-  accountant_lag_records: table.f64[HEADER.accountant_lag_records]!,
+  accountant_lag_ms: table.f64[HEADER.accountant_lag_ms]!,
   posted_calls: table.f64[HEADER.posted_calls]!,
 })
 

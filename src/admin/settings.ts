@@ -1,8 +1,7 @@
 import { Type } from '@sinclair/typebox'
-import { quoted } from '../config/faults.ts'
+import { Failure } from '../base/failure.ts'
 import { configJsonSchema, redacted } from '../config/docs.ts'
-import { deedsBefore } from './house-store.ts'
-import { fieldFault } from './input.ts'
+import { adminLogPage } from '../ledger/admin-log.ts'
 import { isoOrNull } from './machine.ts'
 import { type AdminRoute, adminRoute, listOf, PAGE, PAGE_ROWS } from './route.ts'
 
@@ -36,7 +35,6 @@ export const SETTING_ROUTES: readonly AdminRoute[] = [
     description: 'Who did what to what and when; never a secret. Lines cannot be changed or taken out.',
     query: Type.Object(PAGE, { additionalProperties: false }),
     example: listOf({
-      id: 7,
       at: '2026-01-31T09:30:00.000Z',
       actor: 'admin',
       action: 'key.create',
@@ -44,20 +42,10 @@ export const SETTING_ROUTES: readonly AdminRoute[] = [
       detail: { tenant: 'acme', name: 'web shop', prefix: 'weir_Zk3v' },
     }),
     run: ({ query }, { house_db }) => {
-      if (query.cursor !== undefined && !/^\d{1,15}$/.test(query.cursor))
-        return fieldFault(
-          'cursor',
-          `${quoted(query.cursor)} is not a cursor`,
-          'allowed: next_cursor of the page before',
-        )
-      const before = query.cursor === undefined ? undefined : Number(query.cursor)
-      const { rows, more } = deedsBefore(house_db, before, query.limit ?? PAGE_ROWS)
-      const data = rows.map(({ at_ms, detail_json, ...row }) => ({
-        ...row,
-        at: isoOrNull(at_ms),
-        detail: JSON.parse(detail_json) as unknown,
-      }))
-      return { json: { data, next_cursor: more ? String(rows.at(-1)!.id) : null } }
+      const page = adminLogPage(house_db, query.limit ?? PAGE_ROWS, query.cursor)
+      if (page instanceof Failure) return page
+      const data = page.data.map(({ at_ms, ...action }) => ({ ...action, at: isoOrNull(at_ms) }))
+      return { json: { data, next_cursor: page.next_cursor } }
     },
   }),
 ]

@@ -2,9 +2,10 @@ import { type Static, Type } from '@sinclair/typebox'
 import { Failure } from '../base/failure.ts'
 import { knownNames, quoted } from '../config/faults.ts'
 import { Budget, Limits, Tenant, type TenantConfig } from '../config/schema.ts'
+import { logged } from '../ledger/admin-log.ts'
+import { allTenants, createTenant } from '../ledger/tenants-store.ts'
 import { SUBJECT } from '../table/layout.ts'
 import { subjectOf } from '../table/table.ts'
-import { insertTenant, madeTenants, writeDeed } from './house-store.ts'
 import { fieldFault } from './input.ts'
 import { isoOrNull } from './machine.ts'
 import type { Operator } from './operator.ts'
@@ -65,7 +66,7 @@ export const TENANT_ROUTES: readonly AdminRoute[] = [
     status: 201,
     example: { ...TENANT_EXAMPLE, source: 'api', created_at: '2026-01-31T09:30:00.000Z' },
     failures: ['conflict'],
-    run: ({ operator, body }, house) => createTenant(operator, body, house),
+    run: ({ operator, body }, house) => create(operator, body, house),
   }),
   adminRoute({
     method: 'GET',
@@ -88,8 +89,8 @@ export const TENANT_ROUTES: readonly AdminRoute[] = [
 /** The tenants that the API made, as a configuration would have them. Those that the configuration names since are left out. */
 export const tenantsMade = ({ house_db, catalogue }: Pick<OpsHouse, 'house_db' | 'catalogue'>): TenantConfig[] => {
   const configured = new Set(catalogue().config.tenants.map(({ name }) => name))
-  return madeTenants(house_db)
-    .map((row) => JSON.parse(row.body_json) as TenantConfig)
+  return allTenants(house_db)
+    .map(({ tenant }) => tenant)
     .filter(({ name }) => !configured.has(name))
 }
 
@@ -97,7 +98,6 @@ export const tenantsMade = ({ house_db, catalogue }: Pick<OpsHouse, 'house_db' |
 export const tenantNames = (house: OpsHouse): string[] => tenantViews(house).map(({ name }) => name)
 
 const tenantViews = ({ house_db, catalogue }: OpsHouse) => {
-  const made_at = new Map(madeTenants(house_db).map((row) => [row.name, row]))
   const configured = catalogue().config.tenants
   const shown = (tenant: TenantConfig, source: 'config' | 'api', created_at_ms: number | null) => ({
     ...tenant,
@@ -107,12 +107,12 @@ const tenantViews = ({ house_db, catalogue }: OpsHouse) => {
   })
   // The control process may have joined made tenants to the configuration: they stay what they are.
   const views = new Map(configured.map((tenant) => [tenant.name, shown(tenant, 'config', null)]))
-  for (const row of made_at.values())
-    views.set(row.name, shown(JSON.parse(row.body_json) as TenantConfig, 'api', row.created_at_ms))
+  for (const { tenant, created_at_ms } of allTenants(house_db))
+    views.set(tenant.name, shown(tenant, 'api', created_at_ms))
   return [...views.values()]
 }
 
-const createTenant = (operator: Operator, asked: Static<typeof NewTenant>, house: OpsHouse) => {
+const create = (operator: Operator, asked: Static<typeof NewTenant>, house: OpsHouse) => {
   if (tenantNames(house).includes(asked.name))
     return new Failure('conflict', { says: `There is a tenant ${quoted(asked.name)} already.`, param: 'name' })
   const models = house.catalogue().config.models.map((model) => model.name)
@@ -129,10 +129,12 @@ const createTenant = (operator: Operator, asked: Static<typeof NewTenant>, house
     ...(asked.models !== undefined && { models: asked.models }),
   }
   const at_ms = Math.floor(house.now())
-  house.house_db.sqlite.transaction(() => {
-    insertTenant(house.house_db, { name: tenant.name, body_json: JSON.stringify(tenant), created_at_ms: at_ms })
-    writeDeed(house.house_db, at_ms, operator, 'tenant.create', tenant.name, { ...asked })
-  })()
+  const made = logged(
+    house.house_db,
+    () => createTenant(house.house_db, tenant, at_ms),
+    () => ({ at_ms, actor: operator.name, action: 'tenant.create', subject: tenant.name, detail: { ...asked } }),
+  )
+  if (made instanceof Failure) return made
   house.tenantsChanged(tenantsMade(house))
   house.log('info', 'tenant_created', { tenant: tenant.name, by: operator.name })
   return {

@@ -117,7 +117,7 @@ const paint = (series) => {
   rates(series)
   show('flight', number(sum(series, 'weir_worker_in_flight')))
   show('streams', number(sum(series, 'weir_worker_open_streams')))
-  show('lag', number(sum(series, 'weir_accountant_lag_records')))
+  show('lag', seconds(sum(series, 'weir_accountant_lag_seconds')))
   const engines = grouped(series, 'weir_engine_', 'engine').map((engine) => [
     cell(engine.name),
     engine.healthy ? cell('healthy', 'good') : cell(engine.cooling_seconds > 0 ? 'cooling' : 'on probation', 'warn'),

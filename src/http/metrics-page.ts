@@ -111,7 +111,11 @@ const houseFamilies = (house: HouseView): Family[] => [
   one('weir_subjects_max', 'Slots of the shared table.', house.subjects_max),
   one('weir_accountant_ready', '1 once the journals of earlier runs are posted.', Number(house.accountant_ready)),
   one('weir_accountant_age_seconds', 'Time since the accountant’s last turn.', seconds(house.accountant_age_ms)),
-  one('weir_accountant_lag_records', 'Journal records not yet posted.', house.accountant_lag_records),
+  one(
+    'weir_accountant_lag_seconds',
+    'From the end of a call to its row in the ledger.',
+    seconds(house.accountant_lag_ms),
+  ),
   { ...one('weir_posted_calls_total', 'Calls posted to the ledger.', house.posted_calls), type: 'counter' } as Family,
 ]
 
