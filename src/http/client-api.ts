@@ -153,7 +153,13 @@ const PATHS: OpenApi['paths'] = {
     post: call('Embeddings', 'Vectors of texts.', 'Embedding', CLIENT_EXAMPLES.embeddings, ENGINE_FAILURES),
   },
   '/data': {
-    post: call('Echo', 'Through the whole pipeline to no engine, for load tests.', 'Echo', ECHO_EXAMPLE, CALL_FAILURES),
+    post: call(
+      'Echo of the body',
+      'Through the whole pipeline to no engine, for load tests.',
+      'Echo',
+      ECHO_EXAMPLE,
+      CALL_FAILURES,
+    ),
   },
   '/v1/models': {
     get: read(
