@@ -1,4 +1,4 @@
-import { and, desc, eq } from 'drizzle-orm'
+import { desc, eq } from 'drizzle-orm'
 import { nanodollars, picodollarsPerToken } from '../base/money.ts'
 import type { ModelConfig } from '../config/schema.ts'
 import type { Store } from './database.ts'
@@ -57,14 +57,6 @@ export const syncPrices = (
 
 /** All versions of all models, for `priceList`. */
 export const readPrices = ({ drizzle }: Store): PriceRow[] => drizzle.select().from(prices).all()
-
-/** One version; undefined if there is none. */
-export const readPrice = ({ drizzle }: Store, model: string, version: number): PriceRow | undefined =>
-  drizzle
-    .select()
-    .from(prices)
-    .where(and(eq(prices.model, model), eq(prices.version, version)))
-    .get()
 
 const FREE: Price = {
   input_picodollars: 0n,
