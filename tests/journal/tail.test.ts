@@ -194,9 +194,11 @@ describe('damage', () => {
       if (spoil === 'flip') bytes[hit.offset + 20]! ^= 4
       else bytes.fill(0, hit.offset)
       fs.writeFileSync(file, bytes)
-      // Also while the writer lives: only a finished segment is followed by one in use.
-      const tail = openJournalTail({ folder: folder.path })
-      const seen = drain(tail)
+      // The first poll looks for new series; the others must find out by themselves.
+      const tail = openJournalTail({ folder: folder.path, discover_ms: 60_000 })
+      const seen = tail.poll({ records_max: 1, bytes_max: 1 }).entries
+      if (spoil === 'zero') tail.writerDied(journal.series)
+      seen.push(...drain(tail))
       const behind = whole.findIndex(({ segment }) => segment === 1)
       expect(idsOf(seen)).toEqual([...ids.slice(0, 100), ...ids.slice(behind)])
       expect(tail.states()[0]).toMatchObject({
@@ -205,6 +207,30 @@ describe('damage', () => {
         damages: [{ segment: 0, offset: hit.offset }],
       })
     }
+  })
+
+  test('a writer that moves on while its end is looked at has lost nothing', async () => {
+    using folder = tempFolder()
+    const journal = await openSmall(folder.path)
+    const ids = await appendMany(journal, 'call', 200)
+    await eventually(() => fs.existsSync(`${folder.path}/w01-000001-000001.journal`))
+    await Bun.sleep(5)
+    // Between the look at the end of segment 0 and the look at segment 1 the writer fills the one and begins the other.
+    const files = {
+      ...real_files,
+      open: (file: string) => {
+        for (let i = ids.length; file.endsWith('-000001.journal') && i < 350; i++) {
+          ids.push(`call_${i}`)
+          good(journal.append(intent(`call_${i}`)))
+        }
+        return real_files.open(file)
+      },
+    }
+    const tail = openJournalTail({ folder: folder.path, files })
+    expect(idsOf(drain(tail))).toEqual(Array.from({ length: 350 }, (_, i) => `call_${i}`))
+    expect(tail.states()[0]).toMatchObject({ segment: 1, damages: [] })
+    await journal.close()
+    tail.close()
   })
 
   test('a header that cannot be read, a missing segment and a wrong position stop a series with a reason', async () => {
