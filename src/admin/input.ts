@@ -1,4 +1,4 @@
-import { KindGuard, type Static, type TSchema } from '@sinclair/typebox'
+import type { Static, TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
 import { Failure } from '../base/failure.ts'
 import { didYouMean, join, shown } from '../config/faults.ts'
@@ -54,12 +54,11 @@ const readBytes = async (request: Request): Promise<Uint8Array | Failure> => {
 
 /** The query of an address under a schema: no field twice, none unknown; whole numbers come as text and leave as numbers. */
 export const readQuery = <Schema extends TSchema>(url: URL, schema: Schema): Static<Schema> | Failure => {
+  const types = new Map(Object.entries(shapeOf(schema).properties ?? {}).map(([name, { type }]) => [name, type]))
   const fields: Record<string, unknown> = Object.create(null)
   for (const [name, text] of url.searchParams) {
     if (Object.hasOwn(fields, name)) return fieldFault(name, 'stands twice', 'allowed: once')
-    const whole = Object.hasOwn(shapeOf(schema).properties ?? {}, name)
-      ? shapeOf(schema).properties?.[name]?.type === 'integer' && /^\d{1,15}$/.test(text)
-      : false
+    const whole = types.get(name) === 'integer' && /^\d{1,15}$/.test(text)
     fields[name] = whole ? Number(text) : text
   }
   return checked(schema, { ...fields })
@@ -89,11 +88,25 @@ const explained = (schema: TSchema, error: ValueError): Failure => {
   }
   if (error.type === ValueErrorType.ObjectRequiredProperty)
     return fieldFault(field, 'is missing', `needed: ${allowedOf(shape)}`)
-  const secret = shape.writeOnly === true
-  const what = secret ? `a ${typeof error.value}` : shown(error.value)
-  const found = KindGuard.IsObject(error.schema) || typeof error.value !== 'number' ? `is not ${nounOf(shape)}` : ''
-  return fieldFault(field, `${what} ${found === '' ? 'is out of range' : found}`, `allowed: ${allowedOf(shape)}`)
+  return fieldFault(field, foundIn(error), `allowed: ${allowedOf(shape)}`)
 }
+
+const foundIn = ({ type, value, schema }: ValueError): string => {
+  if (TOO_SMALL.has(type)) return `${shown(value)} is too small`
+  if (TOO_LARGE.has(type)) return `${shown(value)} is too large`
+  if (WRONG_LENGTH.has(type))
+    return typeof value === 'string' ? `has ${value.length} characters` : `has ${(value as unknown[]).length} entries`
+  return `${shown(value)} is not ${nounOf(shapeOf(schema))}`
+}
+
+const TOO_SMALL: ReadonlySet<ValueErrorType> = new Set([ValueErrorType.IntegerMinimum, ValueErrorType.NumberMinimum])
+const TOO_LARGE: ReadonlySet<ValueErrorType> = new Set([ValueErrorType.IntegerMaximum, ValueErrorType.NumberMaximum])
+const WRONG_LENGTH: ReadonlySet<ValueErrorType> = new Set([
+  ValueErrorType.ArrayMinItems,
+  ValueErrorType.ArrayMaxItems,
+  ValueErrorType.StringMinLength,
+  ValueErrorType.StringMaxLength,
+])
 
 /** The names of the fields beside the one at a path. */
 const fieldsAround = (schema: TSchema, path: string): string[] => {
