@@ -109,9 +109,14 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
     runChild('accountant', channel, runAccountantProcess)
     return undefined
   },
+  demo: async () => {
+    const { runDemo } = await import('./cluster/demo-engine.ts')
+    runChild('demo', channel, runDemo)
+    return undefined
+  },
   'demo-engine': async (argv) => {
-    const { runDemoEngine } = await import('./cluster/demo-engine.ts')
-    return runDemoEngine(argv, channel)
+    const { runDemoEngine } = await import('./engines/demo/main.ts')
+    return runDemoEngine(argv)
   },
   config: async ([verb, ...argv]) => {
     if (verb !== 'check') throw new Error(USAGE)

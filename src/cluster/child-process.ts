@@ -1,3 +1,4 @@
+import type { TenantConfig } from '../config/schema.ts'
 import type { Boot, FromChild, Role, ToChild } from './messages.ts'
 
 /** A process of the house, as the supervisor holds it. */
@@ -19,8 +20,11 @@ export type Spawner = {
   readonly tick: () => number
 }
 
+/** What the supervisor does with what a child says beyond being ready. */
+export type Hear = { tell(text: string): void; tenants(made: readonly TenantConfig[]): void }
+
 /** Starts a child and sends it its boot message. */
-export const spawnChild = (spawner: Spawner, role: Role, boot: Boot, tell: (text: string) => void): Child => {
+export const spawnChild = (spawner: Spawner, role: Role, boot: Boot, hear: Hear): Child => {
   const { promise: ready, resolve, reject } = Promise.withResolvers<number>()
   // Awaited by the supervisor in its own time; a rejection before that is not a bug.
   ready.catch(() => undefined)
@@ -34,7 +38,8 @@ export const spawnChild = (spawner: Spawner, role: Role, boot: Boot, tell: (text
     serialization: 'json',
     ipc: (message: FromChild) => {
       if (message.type === 'ready') resolve(message.port)
-      else if (message.type === 'tell') tell(message.text)
+      else if (message.type === 'tell') hear.tell(message.text)
+      else if (message.type === 'tenants') hear.tenants(message.tenants)
       else reject(new Error(message.says))
     },
   })

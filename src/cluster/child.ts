@@ -1,4 +1,5 @@
 import { openLog, type Log } from '../observe/log.ts'
+import type { TenantConfig } from '../config/schema.ts'
 import type { Boot, FromChild, Role, ToChild } from './messages.ts'
 
 /** What a child process of the house is given to run with. */
@@ -8,6 +9,8 @@ export type ChildContext = {
   /** Says that it serves, on which port. */
   ready(port: number): void
   tell(text: string): void
+  /** Hands the tenants that the API made to the supervisor. */
+  tenants(made: readonly TenantConfig[]): void
 }
 
 /** What a child answers to the supervisor's messages. */
@@ -51,6 +54,7 @@ export const runChild = (role: Role, channel: Channel, main: (context: ChildCont
         log,
         ready: (port) => channel.send({ type: 'ready', port }),
         tell: (text) => channel.send({ type: 'tell', text }),
+        tenants: (tenants) => channel.send({ type: 'tenants', tenants }),
       }
       life = main(context)
       life.catch((cause: unknown) => {

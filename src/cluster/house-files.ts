@@ -1,5 +1,6 @@
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { openReader } from '../ledger/database.ts'
 import type { HouseFiles } from './messages.ts'
 
 /** The paths under a data folder. */
@@ -54,12 +55,24 @@ const isWeir = (pid: number): boolean => {
   }
 }
 
-/** The first incarnation number that no journal file of the folder has. Names are `wINDEX-INCARNATION-SEGMENT.journal`. */
+/**
+ * The first incarnation number that was never used: neither by a journal file that is left, nor by one that was pruned
+ * and whose series the ledger remembers as posted. Names are `wINDEX-INCARNATION-SEGMENT.journal`.
+ */
 export const nextIncarnation = (files: HouseFiles): number => {
-  let highest = 0
-  for (const name of readdirSync(files.journal)) {
-    const found = /^w\d+-(\d+)-/.exec(name)
-    if (found) highest = Math.max(highest, Number(found[1]))
+  const names = [...readdirSync(files.journal), ...postedSeries(files)]
+  return 1 + names.reduce((highest, name) => Math.max(highest, Number(/^w\d+-(\d+)/.exec(name)?.[1] ?? 0)), 0)
+}
+
+const postedSeries = (files: HouseFiles): string[] => {
+  if (!existsSync(files.ledger)) return []
+  const { sqlite } = openReader(files.data, 'ledger')
+  try {
+    return sqlite
+      .query<{ series: string }, []>('SELECT series FROM positions')
+      .all()
+      .map(({ series }) => series)
+  } finally {
+    sqlite.close()
   }
-  return highest + 1
 }

@@ -1,7 +1,7 @@
-import type { Config } from '../config/schema.ts'
+import type { Config, TenantConfig } from '../config/schema.ts'
 
 /** The roles a process of the house can have. */
-export type Role = 'worker' | 'control' | 'accountant' | 'demo-engine'
+export type Role = 'worker' | 'control' | 'accountant' | 'demo'
 
 /** What every child is told at its start, over the IPC channel: secrets of the configuration never touch a disk or an argument list. */
 export type Boot = {
@@ -46,4 +46,6 @@ export type FromChild =
   | { readonly type: 'ready'; readonly port: number }
   /** Shown to the operator once, on the terminal, not in the log. */
   | { readonly type: 'tell'; readonly text: string }
+  /** Tenants that the admin API made, all of them: the supervisor puts them into the next configuration. */
+  | { readonly type: 'tenants'; readonly tenants: readonly TenantConfig[] }
   | { readonly type: 'failed'; readonly says: string }

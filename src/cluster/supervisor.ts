@@ -1,5 +1,5 @@
 import { limits } from '../base/limits.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config, TenantConfig } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import { HEADER } from '../table/layout.ts'
 import { createTable, type Table } from '../table/table.ts'
@@ -66,21 +66,22 @@ class Supervisor implements HouseHandle {
   #finish: (code: number) => void
   #stopping = false
   #config: Config
+  /** As the file has it, and with the demo and the API's tenants. */
+  #written: Config
+  #made_tenants: readonly TenantConfig[] = []
   #generation = 1
   #workers: Workers | undefined
   readonly #options: HouseOptions
   readonly #files: HouseFiles
   readonly #table: Table
   readonly #singles = new Map<Role, Child>()
-  #next_incarnation: number
   #ports = { port: 0, ops: 0, demo: 0 }
 
   constructor(options: HouseOptions, files: HouseFiles, table: Table) {
     this.#options = options
     this.#files = files
     this.#table = table
-    this.#config = options.config
-    this.#next_incarnation = nextIncarnation(files)
+    this.#config = this.#written = options.config
     const { promise, resolve } = Promise.withResolvers<number>()
     this.done = promise
     this.#finish = resolve
@@ -92,14 +93,15 @@ class Supervisor implements HouseHandle {
     log(descriptors.allowed < descriptors.needed ? 'warn' : 'info', 'descriptors', { ...descriptors })
     await probePort(config.server.host, config.server.port)
     try {
-      if (this.#options.wantsDemo(config)) this.#ports.demo = await this.#keep('demo-engine', 0)
+      if (this.#options.wantsDemo(config)) this.#ports.demo = await this.#keep('demo', 0)
       this.#adopt(config)
       this.#table.i32[HEADER.config_generation] = this.#generation
       this.#ports.ops = await this.#keep('control', config.server.ops_port)
       await this.#keep('accountant', 0)
       this.#workers = openWorkers({
         table: this.#table,
-        spawn: (index, port) => this.#spawn('worker', port, index, this.#next_incarnation++),
+        spawn: (index, port, incarnation) => this.#spawn('worker', port, index, incarnation),
+        next_incarnation: nextIncarnation(this.#files),
         log,
         now: this.#options.now,
       })
@@ -138,13 +140,23 @@ class Supervisor implements HouseHandle {
       this.#options.log('error', 'reload_refused', { faults: next.faults, kept_generation: this.#generation })
       return
     }
+    this.#swap(next)
+    this.#options.log('info', 'reloaded', { generation: this.#generation })
+  }
+
+  /** Tenants of the admin API join those of the file, which win a name. */
+  #hearTenants(made: readonly TenantConfig[]): void {
+    this.#made_tenants = made
+    if (this.#workers !== undefined) this.#swap(this.#written)
+  }
+
+  #swap(next: Config): void {
     this.#generation++
     this.#adopt(next)
     const message = { type: 'config', config: this.#config, generation: this.#generation } as const
-    for (const child of this.#singles.values()) if (child.role !== 'demo-engine') child.send(message)
+    for (const child of this.#singles.values()) if (child.role !== 'demo') child.send(message)
     this.#workers?.send(message)
     Atomics.store(this.#table.i32, HEADER.config_generation, this.#generation)
-    this.#options.log('info', 'reloaded', { generation: this.#generation })
   }
 
   async roll(): Promise<void> {
@@ -153,9 +165,12 @@ class Supervisor implements HouseHandle {
   }
 
   #adopt(config: Config): void {
+    this.#written = config
     const served = this.#options.wantsDemo(config) ? this.#options.withDemo(config, this.#ports.demo) : config
     // A port cannot change under running clients; what was bound stays.
-    this.#config = { ...served, server: { ...served.server, data: this.#files.data } }
+    const named = new Set(served.tenants.map((tenant) => tenant.name))
+    const tenants = [...served.tenants, ...this.#made_tenants.filter((tenant) => !named.has(tenant.name))]
+    this.#config = { ...served, tenants, server: { ...served.server, data: this.#files.data } }
   }
 
   /** Starts a process of which there is one, and again whenever it dies. Resolves with its port once it serves. */
@@ -172,7 +187,7 @@ class Supervisor implements HouseHandle {
     const cell = {
       control: HEADER.control_pid,
       accountant: HEADER.accountant_pid,
-      'demo-engine': HEADER.demo_pid,
+      demo: HEADER.demo_pid,
       worker: -1,
     }[role]
     Atomics.store(this.#table.i32, cell, child.pid)
@@ -206,7 +221,10 @@ class Supervisor implements HouseHandle {
       ...(this.#options.admin_token !== undefined && { admin_token: this.#options.admin_token }),
       ...(this.#options.demo_key !== undefined && { demo_key: this.#options.demo_key }),
     }
-    return spawnChild(this.#options.spawner, role, boot, this.#options.tell)
+    return spawnChild(this.#options.spawner, role, boot, {
+      tell: this.#options.tell,
+      tenants: (made) => this.#hearTenants(made),
+    })
   }
 
   /** Stop accepting, let calls run out, then post everything, then close: in this order, or spend is lost (C48). */
@@ -218,7 +236,7 @@ class Supervisor implements HouseHandle {
     const accountant = this.#singles.get('accountant')
     accountant?.send({ type: 'drain', grace_ms: DRAIN_MS })
     const code = await endOf(accountant, DRAIN_MS)
-    for (const role of ['control', 'demo-engine'] as const) {
+    for (const role of ['control', 'demo'] as const) {
       this.#singles.get(role)?.kill('SIGTERM')
       await endOf(this.#singles.get(role), 5_000)
     }

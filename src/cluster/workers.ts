@@ -14,7 +14,8 @@ type Slot = { readonly index: number; child: Child; failures: number; retired: b
 
 type Ports = {
   readonly table: Table
-  readonly spawn: (index: number, port: number) => Child
+  readonly spawn: (index: number, port: number, incarnation: number) => Child
+  readonly next_incarnation: number
   readonly log: Log
   readonly now: () => number
 }
@@ -22,7 +23,8 @@ type Ports = {
 /** The workers of a house. Each has a column in the shared table of its own for as long as it lives. */
 export type Workers = ReturnType<typeof openWorkers>
 
-export const openWorkers = ({ table, spawn, log, now }: Ports) => {
+export const openWorkers = ({ table, spawn, log, now, next_incarnation }: Ports) => {
+  let incarnation = next_incarnation
   const slots = new Map<number, Slot>()
   let port_bound = 0
   let draining = false
@@ -37,7 +39,9 @@ export const openWorkers = ({ table, spawn, log, now }: Ports) => {
   const begin = (index: number, port: number, failures: number): Slot => {
     table.f64[workerF64(index, WORKER.heartbeat_ms)] = now()
     Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.starting)
-    const slot: Slot = { index, child: spawn(index, port), failures, retired: false }
+    // Before the process exists: the accountant must never take its journal for a dead one's.
+    Atomics.store(table.i32, workerI32(index, WORKER.incarnation), incarnation)
+    const slot: Slot = { index, child: spawn(index, port, incarnation++), failures, retired: false }
     Atomics.store(table.i32, workerI32(index, WORKER.pid), slot.child.pid)
     slots.set(index, slot)
     void slot.child.exited.then((code) => ended(slot, code))

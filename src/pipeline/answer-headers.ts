@@ -1,5 +1,5 @@
 import { usd } from '../base/money.ts'
-import type { Usage } from '../engines/usage.ts'
+import type { Usage } from './interim.ts'
 import type { Call } from './call.ts'
 import { rateHeaders } from './limit.ts'
 
@@ -27,6 +27,7 @@ export const costUsd = (call: Call, usage: Usage): string | undefined => {
   const price = call.model?.price
   if (price === undefined) return undefined
   const cached = Math.min(usage.cached_tokens, usage.prompt_tokens)
-  const picodollars = (usage.prompt_tokens - cached) * price.input + cached * price.cached_input + usage.completion_tokens * price.output
+  const picodollars =
+    (usage.prompt_tokens - cached) * price.input + cached * price.cached_input + usage.completion_tokens * price.output
   return usd(BigInt(Math.floor((picodollars + 500) / 1000)))
 }

@@ -3,8 +3,8 @@ import { HEALTH } from '../balance/health.ts'
 import { type Verdict, verdictOf } from '../balance/verdict.ts'
 import { Failure, type FailureCode } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
-import { wholeFacts } from '../engines/answer-facts.ts'
-import { retryAfterMs } from '../engines/retry-after.ts'
+import { wholeFacts } from './interim.ts'
+import { retryAfterMs } from './interim.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
 import type { Routed } from './call.ts'
 import type { Flight } from './flight.ts'
@@ -66,7 +66,8 @@ export const missed = (failure: TransportFailure, flight: Flight): Miss => {
     return new Miss(ENGINE_FAULT, new Failure(code), code, undefined, `${failure.kind}: ${String(failure.cause ?? '')}`)
   }
   if (flight.overdue === 'total') return new Miss(AT_FAULT, new Failure('deadline_passed'), 'deadline_passed')
-  if (flight.overdue === 'silence') return new Miss(ENGINE_FAULT, new Failure('engine_timeout'), 'engine_timeout', undefined, 'silence')
+  if (flight.overdue === 'silence')
+    return new Miss(ENGINE_FAULT, new Failure('engine_timeout'), 'engine_timeout', undefined, 'silence')
   return new Miss(AT_FAULT, new Failure('client_gone'), 'client_gone')
 }
 
@@ -90,13 +91,25 @@ const refused = async (head: UpstreamResponse, read: Read, house: House): Promis
   return new Miss(verdict, shown, String(head.status), retry_after_ms, `status ${head.status}`)
 }
 
-const whole = async (head: UpstreamResponse, read: Read, house: House, flight: Flight, first_byte_ms: number): Promise<Answer | Miss> => {
+const whole = async (
+  head: UpstreamResponse,
+  read: Read,
+  house: House,
+  flight: Flight,
+  first_byte_ms: number,
+): Promise<Answer | Miss> => {
   const bytes = await readAll(read)
   if (bytes instanceof TransportFailure) return missed(bytes, flight)
-  if (bytes === 'too_large') return new Miss(ENGINE_FAULT, new Failure('engine_invalid', { says: 'The engine’s answer is too large.' }), 'engine_invalid')
+  if (bytes === 'too_large')
+    return new Miss(
+      ENGINE_FAULT,
+      new Failure('engine_invalid', { says: 'The engine’s answer is too large.' }),
+      'engine_invalid',
+    )
   const content_type = head.header('content-type') ?? 'application/json'
   const facts = wholeFacts(bytes)
-  if (facts === undefined) return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'the body is not JSON')
+  if (facts === undefined)
+    return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'the body is not JSON')
   if (facts.error !== undefined) return errorInAnswer(facts.error, bytes)
   flight.first_token_tick_ms = house.tick()
   return { kind: 'whole', bytes, content_type, facts, first_byte_ms }
@@ -110,11 +123,24 @@ export const errorInAnswer = (error: { readonly status: number | undefined }, by
 }
 
 /** Waits for the first event. Undefined if it is in hand and good. */
-const firstEvent = async (source: StreamSource, house: House, flight: Flight, first_token_ms: number): Promise<Miss | undefined> => {
+const firstEvent = async (
+  source: StreamSource,
+  house: House,
+  flight: Flight,
+  first_token_ms: number,
+): Promise<Miss | undefined> => {
   const first = await source.open(first_token_ms + house.tick(), flight.vigil)
   if (first instanceof TransportFailure) return missed(first, flight)
-  if (first === 'empty') return new Miss(ENGINE_FAULT, new Failure('engine_cut'), 'engine_cut', undefined, 'the stream ended without an event')
-  if (first === 'invalid') return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'no event stream')
+  if (first === 'empty')
+    return new Miss(
+      ENGINE_FAULT,
+      new Failure('engine_cut'),
+      'engine_cut',
+      undefined,
+      'the stream ended without an event',
+    )
+  if (first === 'invalid')
+    return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'no event stream')
   if (first !== 'good') return errorInAnswer(first.error, first.bytes)
   flight.first_token_tick_ms = house.tick()
   return undefined

@@ -1,6 +1,6 @@
 import type { Verdict } from '../balance/verdict.ts'
 import type { Failure } from '../base/failure.ts'
-import type { AnswerFacts } from '../engines/answer-facts.ts'
+import type { AnswerFacts } from './interim.ts'
 import type { StreamSource } from './stream-source.ts'
 
 /** An answer that goes to the client. */

@@ -1,5 +1,5 @@
 import { Failure } from '../base/failure.ts'
-import type { Usage } from '../engines/usage.ts'
+import type { Usage } from './interim.ts'
 import { answerHeaders, costUsd } from './answer-headers.ts'
 import { sha256 } from './body.ts'
 import type { Routed } from './call.ts'
@@ -10,7 +10,12 @@ import type { Refusal, WholeAnswer } from './outcome.ts'
 import { renamed } from './rename.ts'
 
 /** Sends a whole answer. In strict mode it waits until the ending is on disk. */
-export const relayWhole = async (answer: WholeAnswer, call: Routed, house: House, flight: Flight): Promise<Response> => {
+export const relayWhole = async (
+  answer: WholeAnswer,
+  call: Routed,
+  house: House,
+  flight: Flight,
+): Promise<Response> => {
   const bytes = call.model!.config.rewrite_model ? renamed(answer.bytes, call.body.model) : answer.bytes
   const usage = answer.facts.usage ?? estimated(answer, call)
   const headers = answerHeaders(call, answer.content_type)
@@ -50,7 +55,8 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
 /** Waits for the disk; a disk that fails is told, and the answer, which was given, still goes out. */
 export const onDisk = async (position: number, call: Routed, house: House): Promise<void> => {
   const failed = await house.journal.synced(position)
-  if (failed instanceof Failure) house.log('error', 'ending_not_on_disk', { call_id: call.id, cause: failed.detail.cause })
+  if (failed instanceof Failure)
+    house.log('error', 'ending_not_on_disk', { call_id: call.id, cause: failed.detail.cause })
 }
 
 /** Tokens of an answer whose engine did not say: a quarter of its text's bytes. */

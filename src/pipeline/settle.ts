@@ -1,5 +1,5 @@
 import { Failure } from '../base/failure.ts'
-import type { Usage } from '../engines/usage.ts'
+import type { Usage } from './interim.ts'
 import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { giveCounts } from '../table/counts.ts'
 import { WORKER } from '../table/layout.ts'

@@ -2,7 +2,7 @@ import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import { type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
 import type { UpstreamRequest } from '../engines/transport.ts'
-import { joinUrl } from '../engines/url.ts'
+import { joinUrl } from './interim.ts'
 import type { Routed } from './call.ts'
 
 /** Headers of the client that an engine may see. Everything else stays here, above all the client's credential. */

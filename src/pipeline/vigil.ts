@@ -10,6 +10,7 @@ export class Vigil implements Watched {
   due_tick_ms = NEVER
   #total = NEVER
   #silence = NEVER
+  #first = NEVER
   #ping = NEVER
   readonly #tell: (overdue: Overdue) => void
 
@@ -24,6 +25,12 @@ export class Vigil implements Watched {
     this.#set()
   }
 
+  /** Sets when the first event must be there, however many bytes of comments come before it. */
+  awaitFirst(tick_ms = NEVER): void {
+    this.#first = tick_ms
+    this.#set()
+  }
+
   /** Sets when the client is due a sign of life. */
   awaitPing(tick_ms = NEVER): void {
     this.#ping = tick_ms
@@ -35,8 +42,8 @@ export class Vigil implements Watched {
       this.#total = NEVER
       this.#set()
       this.#tell('total')
-    } else if (this.#silence <= now_tick_ms) {
-      this.#silence = NEVER
+    } else if (this.#silence <= now_tick_ms || this.#first <= now_tick_ms) {
+      this.#silence = this.#first = NEVER
       this.#set()
       this.#tell('silence')
     } else {
@@ -47,6 +54,6 @@ export class Vigil implements Watched {
   }
 
   #set(): void {
-    this.due_tick_ms = Math.min(this.#total, this.#silence, this.#ping)
+    this.due_tick_ms = Math.min(this.#total, this.#silence, this.#first, this.#ping)
   }
 }

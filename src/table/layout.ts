@@ -37,7 +37,7 @@ export const HEADER = {
   key_file_bytes: 8, // i64: how much of the key file is valid
   started_at_ms: 9, // f64
   accountant_seen_ms: 10, // f64: last turn of the accountant's loop
-  accountant_lag_records: 11, // f64
+  accountant_lag_ms: 11, // f64: age of the newest ending when its row was there
   posted_calls: 12, // f64
 } as const
 
