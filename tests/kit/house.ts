@@ -136,7 +136,7 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
     key: async (tenant, options = {}) => {
       const response = await admin('POST', 'keys', { tenant, name: 'test', ...options })
       if (response.status !== 201) throw new Error(`no key: ${response.status} ${await response.text()}`)
-      const { secret } = (await response.json()) as { secret: string }
+      const { key: secret } = (await response.json()) as { key: string }
       // Workers read new keys ten times a second.
       await eventually(
         async () =>
