@@ -34,6 +34,16 @@ export const joinHashes: Join = (left, right) => {
   return sha256(pair)
 }
 
+/** Like {@link joinHashes}, but always into the same array: for folding a path, where only the last hash lives. */
+export const foldHashes: Join = (left, right) => {
+  pair[0] = 1
+  pair.set(left, 1)
+  pair.set(right, 1 + HASH_BYTES)
+  Bun.SHA256.hash(pair, folded)
+  return folded
+}
+const folded = new Uint8Array(HASH_BYTES)
+
 // Reused: nothing here waits, and a fresh array would cost more than the hash.
 const pair = new Uint8Array(1 + 2 * HASH_BYTES)
 

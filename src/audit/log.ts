@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { Failure } from '../base/failure.ts'
 import { addSignatures, parseCheckpoint, signCheckpoint } from './checkpoint.ts'
 import type { StoredCheckpoint } from './checkpoint-store.ts'
@@ -65,6 +66,11 @@ const prepare = (
   folder: string,
   options: LogOptions,
 ): { repaired: Repair; keys: SigningKeys } | Failure => {
+  // A new key in the place of a lost one would look like another log to everyone who knows the old one.
+  if (files.checkpoints.count > 0 && !existsSync(keyFile(folder, options))) {
+    const says = 'The log has signed checkpoints and its signing key is missing: put the key back.'
+    return new Failure('field_invalid', { param: 'signing key', says })
+  }
   const keys = openSigningKeys(keyFile(folder, options), options.origin)
   if (keys instanceof Failure) return keys
   return onDisk('The audit log cannot be read.', () => {

@@ -154,10 +154,10 @@ const PAGE_NODES = 128
 const PAGE_BYTES = PAGE_NODES * HASH_BYTES
 const PAGES = 8
 const PAGE_LEVELS = 6
-const HIGH_NODES = 32_768
+const HIGH_NODES = 65_536
 
 // Positions of one level differ in their high bits mostly, and the high bits of the product mix all of them.
-const slotOf = (position: number): number => Math.imul((position % 2 ** 32) ^ (position / 2 ** 32), 0x9e3779b1) >>> 17
+const slotOf = (position: number): number => Math.imul((position % 2 ** 32) ^ (position / 2 ** 32), 0x9e3779b1) >>> 16
 
 const copyHash = (from: Uint8Array, start: number, into: Uint8Array, at: number): void => {
   for (let byte = 0; byte < HASH_BYTES; byte++) into[at + byte] = from[start + byte]!

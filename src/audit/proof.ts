@@ -1,5 +1,5 @@
 import { peaksOf, trailingZeros, type Place } from './geometry.ts'
-import { emptyRoot, HASH_BYTES, joinHashes } from './hash.ts'
+import { emptyRoot, foldHashes, HASH_BYTES } from './hash.ts'
 
 /**
  * Roots and proofs of a log (RFC 9162 §2.1.3, §2.1.4) out of its complete nodes. Whatever a proof needs that is not a
@@ -49,8 +49,12 @@ const pathOf = (source: NodeSource, place: Place, size: number): Uint8Array[] =>
 
 const bag = (source: NodeSource, peaks: readonly Place[]): Uint8Array => {
   let root = node(source, peaks.at(-1)!)
-  for (let peak = peaks.length - 2; peak >= 0; peak--) root = joinHashes(node(source, peaks[peak]!), root)
-  return root
+  const left = new Uint8Array(HASH_BYTES)
+  for (let peak = peaks.length - 2; peak >= 0; peak--) {
+    source.read(peaks[peak]!.level, peaks[peak]!.index, left, 0)
+    root = foldHashes(left, root)
+  }
+  return root.slice()
 }
 
 const node = (source: NodeSource, place: Place): Uint8Array => {

@@ -1,7 +1,7 @@
 import { Failure } from '../base/failure.ts'
 import type { StoredCheckpoint } from './checkpoint-store.ts'
 import { isSize } from './geometry.ts'
-import { HASH_BYTES } from './hash.ts'
+import { foldHashes, HASH_BYTES } from './hash.ts'
 import { closeLogFiles, type LogFiles, onDisk, openLogFiles } from './log-files.ts'
 import { consistencyPath, inclusionPath } from './proof.ts'
 import { readTile, type Tile } from './tiles.ts'
@@ -42,7 +42,7 @@ export const readSide = (files: LogFiles, size: () => number): LogReader => {
         const leaf_hash = new Uint8Array(HASH_BYTES)
         nodes.read(0, index, leaf_hash, 0)
         const claim = { index, size: at, leaf_hash, root: nodes.root(at), proof: inclusionPath(nodes, index, at) }
-        return sound(claim, inclusionFault(claim))
+        return sound(claim, inclusionFault(claim, foldHashes))
       }),
     consistency: (from, to = size()) =>
       sizeFault(to, size(), 'to', 1) ??

@@ -1,7 +1,9 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { merkleBench } from '../../bench/merkle.ts'
 import { pureSha256 } from '../../bench/sha256.ts'
 import { sha256 } from '../../src/audit/hash.ts'
+
+setDefaultTimeout(60_000)
 
 test('the plain SHA-256 of the bench is SHA-256 at every length around its blocks', () => {
   const out = new Uint8Array(32)

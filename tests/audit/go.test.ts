@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from 'bun:test'
+import { afterAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { join } from 'node:path'
 import { checkpointText, signCheckpoint } from '../../src/audit/checkpoint.ts'
 import { type Log, openLog } from '../../src/audit/log.ts'
@@ -6,6 +6,8 @@ import { formatSignerKey, formatVerifierKey, newSignerKey } from '../../src/audi
 import { consistencyJson, inclusionJson } from '../../src/audit/wire.ts'
 import { freshFolder, good } from './folder.ts'
 import { leavesOf } from './reference.ts'
+
+setDefaultTimeout(60_000)
 
 /** The checker in `go/` is built from pinned modules; without Go, or where they cannot be had, these tests are skipped. */
 const built = ((): ({ path: string } & Disposable) | undefined => {

@@ -1,14 +1,17 @@
-import { describe, expect, test } from 'bun:test'
-import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
+import { readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { verifyCheckpoint } from '../../src/audit/checkpoint.ts'
 import { hashLeaf, sha256 } from '../../src/audit/hash.ts'
 import { type Log, type LogOptions, openLog } from '../../src/audit/log.ts'
 import { openLogReader } from '../../src/audit/read-side.ts'
 import { parseTilePath, type Tile, tilePath, tilesAt } from '../../src/audit/tiles.ts'
+import { openSigningKeys } from '../../src/audit/signing-keys.ts'
 import { consistencyFault, inclusionFault } from '../../src/audit/verify.ts'
 import { consistencyJson, inclusionJson, readConsistency, readInclusion } from '../../src/audit/wire.ts'
 import { bad, freshFolder, good } from './folder.ts'
 import { leafHashesOf, leafOf, leavesOf, mth } from './reference.ts'
+
+setDefaultTimeout(60_000)
 
 const ORIGIN = 'example.com/weir'
 const HASHES = leafHashesOf(3000)
@@ -93,9 +96,17 @@ describe('log', () => {
     for (const [answer, says] of asked) expect(bad(answer).detail.says).toContain(says)
     expect(log.size()).toBe(5)
     log.close()
-    expect(
-      bad(openLog(folder.path, { origin: 'example.com/other', key_file: `${folder.path}/other` })).detail.says,
-    ).toContain('not "example.com/other"')
+  })
+
+  test('a log that signed does not go on under a new key, nor under another name', () => {
+    using folder = freshFolder()
+    made(folder.path, 5, 5)
+    renameSync(`${folder.path}/signing-key`, `${folder.path}/kept`)
+    expect(bad(openLog(folder.path, { origin: ORIGIN })).detail.says).toContain('put the key back')
+    expect(open(folder.path, { key_file: `${folder.path}/kept` }).size()).toBe(5)
+    good(openSigningKeys(`${folder.path}/other`, 'example.com/other'))
+    const other = { origin: 'example.com/other', key_file: `${folder.path}/other` }
+    expect(bad(openLog(folder.path, other)).detail.says).toContain('not "example.com/other"')
   })
 
   test('a reader beside the writer answers up to the newest checkpoint', () => {
@@ -177,6 +188,7 @@ describe('repair at open', () => {
     damage(folder.path)
     const log = open(folder.path, ledger_size === undefined ? {} : { ledger_size })
     expect([log.size(), log.repaired.leaves_hashed]).toEqual([size, hashed])
+    expect(statSync(at(folder.path, 'leaves.index')).size).toBe(size * 8)
     expect(good(log.root())).toEqual(root(size))
     good(log.append(leavesOf(size, 1000)))
     expect(good(log.root())).toEqual(root(1000))

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { BlobStore } from '../../src/audit/blob-store.ts'
 import { NodeStore } from '../../src/audit/node-store.ts'
@@ -8,6 +8,8 @@ import { inclusionPath } from '../../src/audit/proof.ts'
 import { inclusionFault } from '../../src/audit/verify.ts'
 import { freshFolder } from './folder.ts'
 import { leafHashesOf, leafOf, leavesOf, memoryNodes, mth } from './reference.ts'
+
+setDefaultTimeout(60_000)
 
 const SIZE = 10_000
 const LEAVES = leavesOf(0, SIZE)
@@ -67,6 +69,19 @@ describe('node store', () => {
       expect(inclusionFault({ index, size: 4096, leaf_hash: all[index]!, root: want, proof })).toBeUndefined()
     }
     expect(() => store.truncate(4097)).toThrow('cannot cut')
+    store.close()
+  })
+
+  test('reads and appends in turn: a page that was short when it was read is read again', () => {
+    using folder = freshFolder()
+    const store = new NodeStore(`${folder.path}/nodes`)
+    for (let size = 1; size <= 400; size++) {
+      store.append(LEAVES, size - 1, size)
+      for (const index of [size - 1, size >> 1, 0]) {
+        const proof = inclusionPath(store, index, size)
+        expect(inclusionFault({ index, size, leaf_hash: HASHES[index]!, root: root(size), proof })).toBeUndefined()
+      }
+    }
     store.close()
   })
 
@@ -162,6 +177,9 @@ describe('blob store', () => {
     damage(folder.path)
     const again = open(folder.path)
     expect(again.count).toBe(count)
+    const data_bytes = Array.from({ length: count }, (_unused, at) => blob(at).byteLength).reduce((a, b) => a + b, 0)
+    const sizes = ['index', 'data'].map((name) => statSync(`${folder.path}/leaves.${name}`).size)
+    expect(sizes).toEqual([count * 8, data_bytes])
     again.append([blob(99)])
     for (let at = 0; at < count; at++) expect(again.read(at)).toEqual(blob(at))
     expect(again.read(count)).toEqual(blob(99))

@@ -1,13 +1,22 @@
-import { afterAll, describe, expect, test } from 'bun:test'
+import { afterAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { parseCheckpoint, verifyCheckpoint } from '../../src/audit/checkpoint.ts'
 import { type Log, openLog } from '../../src/audit/log.ts'
 import { formatSignatureLine, fromBase64 } from '../../src/audit/note.ts'
-import { cosignedText, verifierKey, type VerifierKey, WITNESS_KEY } from '../../src/audit/note-key.ts'
+import {
+  cosignedText,
+  newSignerKey,
+  signText,
+  verifierKey,
+  type VerifierKey,
+  WITNESS_KEY,
+} from '../../src/audit/note-key.ts'
 import { consistencyFault } from '../../src/audit/verify.ts'
 import { cosigner } from '../../src/audit/witness.ts'
 import { bad, freshFolder, good } from './folder.ts'
 import { leavesOf } from './reference.ts'
+
+setDefaultTimeout(60_000)
 
 const ORIGIN = 'example.com/weir'
 const NAME = 'witness.example/w1'
@@ -126,6 +135,18 @@ describe('witness', () => {
     answer = make(key)
     expect(bad(await cosigner(at(key, 300))(log)).detail.says).toContain(says)
     expect(good(log.latest())).toEqual(before)
+    log.close()
+  })
+
+  test('a key that is not a witness key does not count as one', async () => {
+    using folder = freshFolder()
+    const log = grown(folder.path, 10)
+    const signer = newSignerKey(NAME)
+    answer = async (request) => {
+      const note = (await request.text()).split('\n\n').slice(1).join('\n\n')
+      return new Response(formatSignatureLine(signText(good(parseCheckpoint(note)).note.text, signer)))
+    }
+    expect(bad(await cosigner(at(signer.verifier))(log)).detail.says).toContain('none of its signatures verifies')
     log.close()
   })
 
