@@ -18,8 +18,8 @@ const hashed = (text: string): string => `'sha256-${Bun.SHA256.hash(text, 'base6
 export const DASHBOARD = {
   // A function, as a text with `$&` in it would be taken for a pattern.
   html: read('./page.html')
-    .replace('/*style*/', () => style)
-    .replace('/*script*/', () => script),
+    .replace('<!-- style -->', () => `<style>${style}</style>`)
+    .replace('<!-- script -->', () => `<script>${script}</script>`),
   headers: {
     'content-type': 'text/html; charset=utf-8',
     'cache-control': 'no-cache',

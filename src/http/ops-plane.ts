@@ -48,8 +48,8 @@ const guarded = async (
   return Response.json(answer.json, { status: answer.status ?? route.status, headers: PRIVATE_HEADERS })
 }
 
+// What it answers is of this moment or for this operator.
 const PRIVATE_HEADERS = { ...SAFE_HEADERS, 'cache-control': 'no-store' }
-const LIVE_HEADERS = { ...SAFE_HEADERS, 'cache-control': 'no-store' }
 
 type PublicAddress = { readonly path: keyof typeof PUBLIC_DETAILS; readonly answer: () => Response }
 
@@ -58,7 +58,7 @@ const publicAddresses = ({ table, catalogue, now }: OpsHouse): readonly PublicAd
     path: '/',
     answer: () => new Response(DASHBOARD.html, { headers: { ...SAFE_HEADERS, ...DASHBOARD.headers } }),
   },
-  { path: '/live', answer: () => Response.json({ status: 'live' }, { headers: LIVE_HEADERS }) },
+  { path: '/live', answer: () => Response.json({ status: 'live' }, { headers: PRIVATE_HEADERS }) },
   {
     path: '/ready',
     answer: () => {
@@ -66,11 +66,11 @@ const publicAddresses = ({ table, catalogue, now }: OpsHouse): readonly PublicAd
       if (lacks.length === 0)
         return Response.json(
           { status: 'ready', generation: houseView(table, now()).generation },
-          { headers: LIVE_HEADERS },
+          { headers: PRIVATE_HEADERS },
         )
       return Response.json(
         { status: 'not ready', missing: lacks },
-        { status: 503, headers: { ...LIVE_HEADERS, 'retry-after': '1' } },
+        { status: 503, headers: { ...PRIVATE_HEADERS, 'retry-after': '1' } },
       )
     },
   },
@@ -78,7 +78,7 @@ const publicAddresses = ({ table, catalogue, now }: OpsHouse): readonly PublicAd
     path: '/metrics',
     answer: () =>
       new Response(metricsPage(table, catalogue().config, now()), {
-        headers: { ...LIVE_HEADERS, 'content-type': PROMETHEUS_TYPE },
+        headers: { ...PRIVATE_HEADERS, 'content-type': PROMETHEUS_TYPE },
       }),
   },
 ]
