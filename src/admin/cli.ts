@@ -148,7 +148,7 @@ const table = (keys: readonly Row[]): string => {
 
 // A name is the operator's own text: nothing in it may steer a terminal.
 const plain = (value: unknown): string =>
-  value === null || value === undefined ? '-' : String(value).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?')
+  value === null || value === undefined ? '-' : String(value).replace(/\p{Cc}/gu, '?')
 
 type RunningHouse = { readonly url: string; readonly token: string }
 

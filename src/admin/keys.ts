@@ -4,7 +4,7 @@ import { knownNames, quoted } from '../config/faults.ts'
 import { name } from '../config/kinds.ts'
 import { Limits } from '../config/schema.ts'
 import { logged } from '../ledger/admin-log.ts'
-import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey } from '../ledger/keys-store.ts'
+import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey, type StoredKey } from '../ledger/keys-store.ts'
 import { appendKeys } from '../table/key-file.ts'
 import { fieldFault } from './input.ts'
 import { keyRecord, keyView } from './key-view.ts'
@@ -104,7 +104,7 @@ export const KEY_ROUTES: readonly AdminRoute[] = [
 ]
 
 const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHouse) => {
-  const { house_db, catalogue, now, table, key_file_path } = house
+  const { house_db, catalogue, now } = house
   const at_ms = Math.floor(now())
   const { config } = catalogue()
   const tenants = tenantNames(house)
@@ -120,7 +120,11 @@ const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHous
     return fieldFault('expires_at', `${quoted(asked.expires_at ?? '')} is past`, 'allowed: a time to come')
   const made = logged(
     house_db,
-    () => createKey(house_db, wantedKey(asked, expires_at_ms), at_ms),
+    () => {
+      const stored = createKey(house_db, wantedKey(asked, expires_at_ms), at_ms)
+      if (!(stored instanceof Failure)) tellWorkers(house, stored.key)
+      return stored
+    },
     ({ key: { id, prefix } }) => ({
       at_ms,
       actor: operator.name,
@@ -130,10 +134,13 @@ const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHous
     }),
   )
   if (made instanceof Failure) return made
-  appendKeys(key_file_path, table, [keyRecord(made.key)])
   house.log('info', 'key_created', { id: made.key.id, tenant: made.key.tenant, by: operator.name })
   return { json: { key: made.secret, ...keyView(made.key) } }
 }
+
+// Inside the transaction: a key that cannot be told to the workers is not stored, and not taken for revoked either.
+const tellWorkers = ({ key_file_path, table }: OpsHouse, key: StoredKey): void =>
+  appendKeys(key_file_path, table, [keyRecord(key)])
 
 const wantedKey = (asked: Static<typeof NewKey>, expires_at_ms: number | undefined): NewKeyWish => {
   const { tenant, name: wanted_name = 'key', models, expires_at: _expires_at, ...limits } = asked
@@ -147,11 +154,15 @@ const wantedKey = (asked: Static<typeof NewKey>, expires_at_ms: number | undefin
 }
 
 const revoke = (operator: Operator, id: string, house: OpsHouse) => {
-  const { house_db, now, table, key_file_path } = house
+  const { house_db, now } = house
   const at_ms = Math.floor(now())
   const key = logged(
     house_db,
-    () => revokeKey(house_db, id, at_ms),
+    () => {
+      const stored = revokeKey(house_db, id, at_ms)
+      if (!(stored instanceof Failure)) tellWorkers(house, stored)
+      return stored
+    },
     ({ tenant, prefix }) => ({
       at_ms,
       actor: operator.name,
@@ -161,8 +172,6 @@ const revoke = (operator: Operator, id: string, house: OpsHouse) => {
     }),
   )
   if (key instanceof Failure) return key
-  // Told again if it was revoked before: the first time may have failed between the store and the file.
-  appendKeys(key_file_path, table, [keyRecord(key)])
   house.log('info', 'key_revoked', { id, tenant: key.tenant, by: operator.name })
   return { json: keyView(key) }
 }

@@ -21,6 +21,8 @@ import { docsPages, type OpenApi, SAFE_HEADERS } from './swagger.ts'
  */
 export const opsPlane = (house: OpsHouse): Elysia => {
   const app = new Elysia({ name: 'ops-plane', normalize: false, serve: { maxRequestBodySize: ADMIN_BODY_BYTES_MAX } })
+  // First: a hook does not reach a route that stands before it.
+  app.onError(({ request, code, error }) => renderFailure(missed(request, code, error, house)))
   for (const { path, answer } of publicAddresses(house)) app.get(path, answer, { detail: PUBLIC_DETAILS[path]! })
   for (const route of ADMIN_ROUTES)
     app.route(route.method, route.path, ({ request, params }) => guarded(route, request, params, house), {
@@ -29,7 +31,6 @@ export const opsPlane = (house: OpsHouse): Elysia => {
     })
   let document: Promise<OpenApi> | undefined
   app.use(docsPages('Weir: ops plane', () => (document ??= opsDocument())))
-  app.onError(({ request, code, error }) => renderFailure(missed(request, code, error, house)))
   return app
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { readFileSync } from 'node:fs'
+import { readFileSync, renameSync } from 'node:fs'
 import { emptyKeyView, refreshKeys } from '../../src/table/key-file.ts'
 import { NOW_MS, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
 
@@ -164,4 +164,30 @@ test('an unknown key is 404', async () => {
     const { status, json } = await house.ask(method, path)
     expect([status, json.error.code]).toEqual([404, 'not_found'])
   }
+})
+
+test('a key that cannot be told to the workers is neither made nor revoked, and the answer tells nothing of the cause', async () => {
+  const { id } = (await house.ask('POST', '/admin/keys', { tenant: 'acme' })).json
+  const state = async () => [
+    (await house.ask('GET', '/admin/keys?limit=1000')).text,
+    (await house.ask('GET', '/admin/log?limit=1000')).text,
+  ]
+  const before = await state()
+  renameSync(house.key_file_path, `${house.key_file_path}.away`)
+  try {
+    for (const [method, path, body] of [
+      ['POST', '/admin/keys', { tenant: 'acme' }],
+      ['DELETE', `/admin/keys/${id}`, undefined],
+    ] as const) {
+      const logged = house.logged.length
+      const { status, text, json } = await house.ask(method, path, body)
+      expect([status, json.error.code, json.error.message]).toEqual([500, 'internal', 'Internal error.'])
+      expect(text).not.toContain(house.data)
+      expect(house.logged.slice(logged)).toMatchObject([['error', 'ops_request_failed', { method }]])
+    }
+  } finally {
+    renameSync(`${house.key_file_path}.away`, house.key_file_path)
+  }
+  expect(await state()).toEqual(before)
+  expect((await house.ask('DELETE', `/admin/keys/${id}`)).json.revoked_at).not.toBeNull()
 })
