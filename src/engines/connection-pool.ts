@@ -1,5 +1,5 @@
 import { tickMs } from '../base/clock.ts'
-import { Connection, type ConnectionOwner } from './connection.ts'
+import { Connection, type ConnectionOwner, type Origin } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import type { Holder, SocketExchange } from './socket-exchange.ts'
 
@@ -13,29 +13,15 @@ export type PoolOptions = {
   readonly waiting_max: number
 }
 
-/** Dials to one origin that outlived their deadline: the runtime cannot take a dial back, so no more are begun. */
-const STALE_DIALS_MAX = 32
-
-/** Connections to one host and port, and the exchanges that wait for one. */
-type Origin = {
-  readonly hostname: string
-  readonly port: number
-  /** The most recently used one last. */
-  readonly idle: Connection[]
-  /** In order of arrival. */
-  readonly waiting: Set<SocketExchange>
-  /** Dials that are on time. */
-  dialing: number
-  stale: number
-  /** Connections and dials. */
-  open: number
-}
+/** Engines are few; origins beyond this that hold nothing are forgotten. */
+const ORIGINS_MAX = 1_024
 
 /**
  * Keep-alive connections per origin. An exchange takes the idle connection that was used last, or waits: first come, first
  * served, for a dial of its own or for whatever connection is free before. At `sockets_max` idle connections to other
  * origins make room, and the exchange that has waited longest of all is next. An exchange in the queue obeys its connect
- * deadline and `cancel`.
+ * deadline and `cancel`. Dials to one origin take at most a quarter of the places, so that an engine which never accepts
+ * leaves the others theirs: the runtime cannot take a dial back, and the kernel goes on with it for minutes.
  */
 export class ConnectionPool implements ConnectionOwner, Holder {
   readonly deadlines = new Deadlines()
@@ -56,7 +42,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
       this.deadlines.clear(idle)
       // The timer may be late, and the engine may close at any moment from here on.
       if (idle.due_tick_ms > tickMs() && idle.start(exchange)) return
-      idle.destroy()
+      idle.retire()
     }
     this.#enqueue(exchange, origin)
   }
@@ -64,7 +50,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   /** Closes idle connections, now and from now on. */
   close(): void {
     this.#closed = true
-    for (const origin of this.#origins.values()) this.#closeIdle(origin, Infinity)
+    for (const { idle } of this.#origins.values()) while (idle[0]) idle[0].retire()
   }
 
   /** How many connections and dials there are, and how many exchanges wait. */
@@ -75,6 +61,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   #originOf({ address }: SocketExchange): Origin {
     let origin = this.#origins.get(address.authority)
     if (origin === undefined) {
+      if (this.#origins.size >= ORIGINS_MAX) this.#forget()
       const { hostname, port } = address
       origin = { hostname, port, idle: [], waiting: new Set(), dialing: 0, stale: 0, open: 0 }
       this.#origins.set(address.authority, origin)
@@ -82,8 +69,14 @@ export class ConnectionPool implements ConnectionOwner, Holder {
     return origin
   }
 
+  #forget(): void {
+    for (const [authority, { open, waiting }] of this.#origins)
+      if (open === 0 && waiting.size === 0) this.#origins.delete(authority)
+  }
+
   #enqueue(exchange: SocketExchange, origin: Origin): void {
     if (this.#waiting >= this.#options.waiting_max) {
+      this.deadlines.clear(exchange)
       exchange.fail('connect', new Error(`${this.#waiting} exchanges wait for a connection already`))
       return
     }
@@ -106,15 +99,19 @@ export class ConnectionPool implements ConnectionOwner, Holder {
 
   /** Begins as many dials as there are exchanges without one, as far as the bounds allow. */
   #dialFor(origin: Origin): void {
-    while (origin.dialing < origin.waiting.size && origin.stale < STALE_DIALS_MAX) {
+    while (this.#wantsDial(origin)) {
       if (this.#open >= this.#options.sockets_max && !this.#evict()) return
       this.#dial(origin)
     }
   }
 
+  #wantsDial({ dialing, stale, waiting }: Origin): boolean {
+    return dialing < waiting.size && dialing + stale < Math.ceil(this.#options.sockets_max / 4)
+  }
+
   #dial(origin: Origin): void {
     const [first] = origin.waiting
-    const connection = new Connection(this, first!.address.authority)
+    const connection = new Connection(this, origin)
     origin.dialing += 1
     origin.open += 1
     this.#open += 1
@@ -132,51 +129,47 @@ export class ConnectionPool implements ConnectionOwner, Holder {
       const first = idle[0]
       if (first && (oldest === undefined || first.due_tick_ms < oldest.due_tick_ms)) oldest = first
     }
-    oldest?.destroy()
+    oldest?.retire()
     return oldest !== undefined
   }
 
-  /** A place is free: dials for the exchange that has waited longest of those for whom no dial runs. */
-  #serveOthers(): void {
-    if (this.#waiting === 0) return
+  /** The origin of the exchange that has waited longest, of those for whom a dial could begin. */
+  #longestWaiting(): Origin | undefined {
     let longest: Origin | undefined
     let turn = Infinity
+    if (this.#waiting === 0) return undefined
     for (const origin of this.#origins.values()) {
-      if (origin.waiting.size <= origin.dialing || origin.stale >= STALE_DIALS_MAX) continue
+      if (!this.#wantsDial(origin)) continue
       const [first] = origin.waiting
-      if (first!.turn < turn) {
-        turn = first!.turn
-        longest = origin
-      }
+      if (first!.turn >= turn) continue
+      turn = first!.turn
+      longest = origin
     }
-    if (longest) this.#dialFor(longest)
-  }
-
-  #closeIdle(origin: Origin, due_tick_ms: number): void {
-    while (origin.idle[0] && origin.idle[0].due_tick_ms <= due_tick_ms) origin.idle[0].destroy()
+    return longest
   }
 
   // What connections tell.
 
   opened(connection: Connection): void {
-    const origin = this.#origins.get(connection.authority)!
-    this.#dialOver(connection, origin)
+    const { origin } = connection
+    this.#dialOver(connection)
     this.free(connection)
+    this.#dialFor(origin)
   }
 
   free(connection: Connection): void {
-    const origin = this.#origins.get(connection.authority)!
+    const { origin } = connection
     const next = this.#next(origin)
     if (next) {
       if (connection.start(next)) return
-      connection.destroy()
+      connection.retire()
       this.run(next)
       return
     }
     // At the cap, the place goes to whoever waits for another origin.
-    const wanted = this.#waiting > 0 && this.#open >= this.#options.sockets_max
-    if (this.#closed || wanted || this.#options.idle_ms === 0) {
-      connection.destroy()
+    const wanted = this.#open >= this.#options.sockets_max && this.#longestWaiting() !== undefined
+    if (wanted || this.#closed || this.#options.idle_ms === 0) {
+      connection.retire()
       return
     }
     origin.idle.push(connection)
@@ -184,23 +177,22 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   }
 
   gone(connection: Connection): void {
-    const origin = this.#origins.get(connection.authority)!
+    const { origin } = connection
     this.deadlines.clear(connection)
     const at = origin.idle.indexOf(connection)
     if (at >= 0) origin.idle.splice(at, 1)
-    this.#left(connection, origin)
+    this.#left(origin)
   }
 
   failed(connection: Connection, error: Error): void {
-    const origin = this.#origins.get(connection.authority)!
-    const { stale } = connection
-    this.#dialOver(connection, origin)
-    const exchange = stale ? undefined : this.#next(origin)
+    const { origin } = connection
+    this.#dialOver(connection)
+    const exchange = connection.stale ? undefined : this.#next(origin)
     if (exchange) {
       this.deadlines.clear(exchange)
       exchange.fail('connect', error)
     }
-    this.#left(connection, origin)
+    this.#left(origin)
   }
 
   unsent(exchange: SocketExchange): void {
@@ -208,33 +200,31 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   }
 
   overdue(connection: Connection): void {
-    const origin = this.#origins.get(connection.authority)!
-    if (origin.idle.includes(connection)) {
-      connection.destroy()
-      return
-    }
+    const { origin } = connection
+    if (origin.idle.includes(connection)) return connection.retire()
     connection.stale = true
     origin.dialing -= 1
     origin.stale += 1
     this.#dialFor(origin)
   }
 
-  #dialOver(connection: Connection, origin: Origin): void {
+  #dialOver(connection: Connection): void {
     this.deadlines.clear(connection)
-    if (connection.stale) origin.stale -= 1
-    else origin.dialing -= 1
+    if (connection.stale) connection.origin.stale -= 1
+    else connection.origin.dialing -= 1
   }
 
-  #left(connection: Connection, origin: Origin): void {
-    this.#open -= 1
+  /** A place is free. */
+  #left(origin: Origin): void {
     origin.open -= 1
-    if (origin.open === 0 && origin.waiting.size === 0) this.#origins.delete(connection.authority)
-    this.#dialFor(origin)
-    this.#serveOthers()
+    this.#open -= 1
+    const longest = this.#longestWaiting()
+    if (longest) this.#dialFor(longest)
   }
 
   // What an exchange in the queue asks.
 
+  /** Nothing is read for an exchange that waits. */
   pause(): void {}
 
   resume(): void {}

@@ -5,6 +5,22 @@ import { REQUEST_HEAD_BYTES_MAX } from './request-head.ts'
 import type { Holder, SocketExchange } from './socket-exchange.ts'
 import type { TransportFailureKind } from './transport.ts'
 
+/** Connections to one host and port, and the exchanges that wait for one. The pool keeps it. */
+export type Origin = {
+  readonly hostname: string
+  readonly port: number
+  /** The most recently used one last. */
+  readonly idle: Connection[]
+  /** In order of arrival. */
+  readonly waiting: Set<SocketExchange>
+  /** Dials that are on time. */
+  dialing: number
+  /** Dials that are not: see {@link Connection.stale}. */
+  stale: number
+  /** Connections and dials. */
+  open: number
+}
+
 /** What a connection tells the pool that owns it. */
 export type ConnectionOwner = {
   readonly deadlines: Deadlines
@@ -27,10 +43,10 @@ const scratch = Buffer.allocUnsafe(REQUEST_HEAD_BYTES_MAX)
 
 /** One TCP connection to an engine, with at most one exchange on it. */
 export class Connection implements Holder, Timed {
-  readonly authority: string
+  readonly origin: Origin
   due_tick_ms = 0
   slot = -1
-  /** A dial that took longer than its first exchange could wait. */
+  /** A dial that took longer than its first exchange could wait. The runtime cannot take it back. */
   stale = false
   readonly #owner: ConnectionOwner
   #socket: Socket<Connection> | undefined
@@ -44,9 +60,9 @@ export class Connection implements Holder, Timed {
   #piece_at = 0
   #written = true
 
-  constructor(owner: ConnectionOwner, authority: string) {
+  constructor(owner: ConnectionOwner, origin: Origin) {
     this.#owner = owner
-    this.authority = authority
+    this.origin = origin
   }
 
   /** Puts an exchange on the connection; false if the connection is dead, and then no byte left. */
@@ -91,7 +107,16 @@ export class Connection implements Holder, Timed {
     this.#owner.overdue(this)
   }
 
-  /** Closes the connection at once; the pool hears of it. Harmless when it is closed. */
+  /** Closes the connection in order: nothing is under way on it. Harmless when it is closed. */
+  retire(): void {
+    const socket = this.#socket
+    if (socket === undefined) return
+    this.#socket = undefined
+    socket.end()
+    this.#owner.gone(this)
+  }
+
+  /** Resets the connection, whatever is under way on it. Harmless when it is closed. */
   destroy(): void {
     const socket = this.#socket
     if (socket === undefined) return
@@ -163,7 +188,8 @@ export class Connection implements Holder, Timed {
     this.#exchange = undefined
     exchange.complete()
     // An answer to half a request, or with bytes after its end, leaves the two sides out of step.
-    if (state === 'surplus' || !this.#written || !this.#parser!.keeps_alive) return this.destroy()
+    if (state === 'surplus' || !this.#written) return this.destroy()
+    if (!this.#parser!.keeps_alive) return this.retire()
     if (this.#paused) this.resume()
     this.#owner.free(this)
   }
