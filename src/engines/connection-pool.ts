@@ -1,20 +1,19 @@
 import { tickMs } from '../base/clock.ts'
 import { Connection, type ConnectionOwner, type Origin } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
-import type { Holder, SocketExchange } from './socket-exchange.ts'
+import type { Holder, Lane, SocketExchange } from './socket-exchange.ts'
 
 /** Bounds of a pool. */
 export type PoolOptions = {
-  /** Age at which an idle connection is closed; 0 keeps none. */
-  readonly idle_ms: number
   /** Connections at most, dials included, to all origins together. */
   readonly sockets_max: number
-  /** Exchanges that may wait for a connection; the next one fails at once. */
-  readonly waiting_max: number
+  /** Exchanges that may wait for a connection, 16,384 unless given; the next one fails at once. */
+  readonly waiting_max?: number
 }
 
 /** Engines are few; origins beyond this that hold nothing are forgotten. */
 const ORIGINS_MAX = 1_024
+const WAITING_MAX = 16_384
 
 /**
  * Keep-alive connections per origin. An exchange takes the idle connection that was used last, or waits: first come, first
@@ -25,14 +24,16 @@ const ORIGINS_MAX = 1_024
  */
 export class ConnectionPool implements ConnectionOwner, Holder {
   readonly deadlines = new Deadlines()
-  readonly #options: PoolOptions
+  readonly #sockets_max: number
+  readonly #waiting_max: number
   readonly #origins = new Map<string, Origin>()
   #open = 0
   #waiting = 0
-  #closed = false
+  #turns = 0
 
   constructor(options: PoolOptions) {
-    this.#options = options
+    this.#sockets_max = options.sockets_max
+    this.#waiting_max = options.waiting_max ?? WAITING_MAX
   }
 
   /** Puts the exchange on a connection, now or later. */
@@ -47,10 +48,10 @@ export class ConnectionPool implements ConnectionOwner, Holder {
     this.#enqueue(exchange, origin)
   }
 
-  /** Closes idle connections, now and from now on. */
-  close(): void {
-    this.#closed = true
-    for (const { idle } of this.#origins.values()) while (idle[0]) idle[0].retire()
+  /** Closes the idle connections of a lane. */
+  close(lane: Lane): void {
+    for (const { idle } of this.#origins.values())
+      for (const connection of idle.filter((one) => one.lane === lane)) connection.retire()
   }
 
   /** How many connections and dials there are, and how many exchanges wait. */
@@ -75,13 +76,14 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   }
 
   #enqueue(exchange: SocketExchange, origin: Origin): void {
-    if (this.#waiting >= this.#options.waiting_max) {
+    if (this.#waiting >= this.#waiting_max) {
       this.deadlines.clear(exchange)
       exchange.fail('connect', new Error(`${this.#waiting} exchanges wait for a connection already`))
       return
     }
     exchange.holder = this
     exchange.waits_for = 'connect'
+    exchange.turn = this.#turns++
     if (exchange.slot < 0) this.deadlines.set(exchange, exchange.deadlines.connect_ms)
     origin.waiting.add(exchange)
     this.#waiting += 1
@@ -100,18 +102,18 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   /** Begins as many dials as there are exchanges without one, as far as the bounds allow. */
   #dialFor(origin: Origin): void {
     while (this.#wantsDial(origin)) {
-      if (this.#open >= this.#options.sockets_max && !this.#evict()) return
+      if (this.#open >= this.#sockets_max && !this.#evict()) return
       this.#dial(origin)
     }
   }
 
   #wantsDial({ dialing, stale, waiting }: Origin): boolean {
-    return dialing < waiting.size && dialing + stale < Math.ceil(this.#options.sockets_max / 4)
+    return dialing < waiting.size && dialing + stale < Math.ceil(this.#sockets_max / 4)
   }
 
   #dial(origin: Origin): void {
     const [first] = origin.waiting
-    const connection = new Connection(this, origin)
+    const connection = new Connection(this, origin, first!.lane)
     origin.dialing += 1
     origin.open += 1
     this.#open += 1
@@ -167,13 +169,13 @@ export class ConnectionPool implements ConnectionOwner, Holder {
       return
     }
     // At the cap, the place goes to whoever waits for another origin.
-    const wanted = this.#open >= this.#options.sockets_max && this.#longestWaiting() !== undefined
-    if (wanted || this.#closed || this.#options.idle_ms === 0) {
+    const wanted = this.#open >= this.#sockets_max && this.#longestWaiting() !== undefined
+    if (wanted || connection.lane.idle_ms === 0) {
       connection.retire()
       return
     }
     origin.idle.push(connection)
-    this.deadlines.set(connection, this.#options.idle_ms)
+    this.deadlines.set(connection, connection.lane.idle_ms)
   }
 
   gone(connection: Connection): void {

@@ -2,7 +2,7 @@ import type { Socket, SocketHandler } from 'bun'
 import type { Deadlines, Timed } from './deadlines.ts'
 import { Http1Response, type ResponseState } from './http1-response.ts'
 import { REQUEST_HEAD_BYTES_MAX } from './request-head.ts'
-import type { Holder, SocketExchange } from './socket-exchange.ts'
+import type { Holder, Lane, SocketExchange } from './socket-exchange.ts'
 import type { TransportFailureKind } from './transport.ts'
 
 /** Connections to one host and port, and the exchanges that wait for one. The pool keeps it. */
@@ -44,6 +44,8 @@ const scratch = Buffer.allocUnsafe(REQUEST_HEAD_BYTES_MAX)
 /** One TCP connection to an engine, with at most one exchange on it. */
 export class Connection implements Holder, Timed {
   readonly origin: Origin
+  /** Of the exchange that ran on it last, or for which it was dialled. */
+  lane: Lane
   due_tick_ms = 0
   slot = -1
   /** A dial that took longer than its first exchange could wait. The runtime cannot take it back. */
@@ -60,9 +62,10 @@ export class Connection implements Holder, Timed {
   #piece_at = 0
   #written = true
 
-  constructor(owner: ConnectionOwner, origin: Origin) {
+  constructor(owner: ConnectionOwner, origin: Origin, lane: Lane) {
     this.#owner = owner
     this.origin = origin
+    this.lane = lane
   }
 
   /** Puts an exchange on the connection; false if the connection is dead, and then no byte left. */
@@ -73,6 +76,7 @@ export class Connection implements Holder, Timed {
     const wrote = socket.write(scratch, 0, filled)
     if (wrote < 0) return false
     this.#exchange = exchange
+    this.lane = exchange.lane
     exchange.holder = this
     exchange.reused = this.#used
     exchange.sent = wrote > 0

@@ -21,6 +21,12 @@ export type Address = {
   readonly target: string
 }
 
+/** What the exchanges of one transport share. */
+export type Lane = {
+  /** Age at which an idle connection is closed; 0 keeps none. */
+  idle_ms: number
+}
+
 /** What an exchange may ask of the connection or the queue that holds it. */
 export type Holder = {
   pause(): void
@@ -37,11 +43,12 @@ export class SocketExchange implements Exchange, ResponseSink, Timed {
   readonly head: Promise<UpstreamResponse | TransportFailure>
   readonly request: UpstreamRequest
   readonly deadlines: UpstreamDeadlines
+  readonly lane: Lane
   readonly address: Address
   /** The request's head, latin1. */
   readonly head_text: string
   /** When it joined the queue, counted up; for fairness between origins. */
-  readonly turn: number
+  turn = 0
   due_tick_ms = 0
   slot = -1
   /** Who holds the exchange; undefined once nothing is to come any more. */
@@ -61,18 +68,12 @@ export class SocketExchange implements Exchange, ResponseSink, Timed {
   #end: null | TransportFailure | undefined
   #reader: ((result: Uint8Array | null | TransportFailure) => void) | undefined
 
-  constructor(
-    request: UpstreamRequest,
-    deadlines: UpstreamDeadlines,
-    address: Address,
-    head_text: string,
-    turn: number,
-  ) {
+  constructor(request: UpstreamRequest, deadlines: UpstreamDeadlines, lane: Lane, address: Address, head_text: string) {
     this.request = request
     this.deadlines = deadlines
+    this.lane = lane
     this.address = address
     this.head_text = head_text
-    this.turn = turn
     this.head = new Promise((resolve) => (this.#settleHead = resolve))
   }
 

@@ -1,12 +1,14 @@
 import { ConnectionPool, type PoolOptions } from './connection-pool.ts'
 import { requestHead } from './request-head.ts'
-import { type Address, SocketExchange } from './socket-exchange.ts'
+import { type Address, type Lane, SocketExchange } from './socket-exchange.ts'
 import type { Transport } from './transport.ts'
 
-/** How a transport over sockets keeps its connections. */
-export type SocketTransportOptions = Omit<PoolOptions, 'waiting_max'> & Partial<Pick<PoolOptions, 'waiting_max'>>
+/** How a transport over sockets keeps its connections: in a pool of its own, or in one that it shares with others. */
+export type SocketTransportOptions = {
+  /** Age at which an idle connection is closed; 0 closes each after its answer. */
+  readonly idle_ms: number
+} & (PoolOptions | { readonly pool: ConnectionPool })
 
-const WAITING_MAX = 16_384
 const ADDRESSES_MAX = 1_024
 
 /**
@@ -16,9 +18,9 @@ const ADDRESSES_MAX = 1_024
  * Throws a TypeError for a URL that is not `http://` and for headers that may not go out.
  */
 export const openSocketTransport = (options: SocketTransportOptions): Transport => {
-  const pool = new ConnectionPool({ waiting_max: WAITING_MAX, ...options })
+  const pool = 'pool' in options ? options.pool : new ConnectionPool(options)
+  const lane: Lane = { idle_ms: options.idle_ms }
   const addresses = new Map<string, Address>()
-  let turn = 0
   const addressOf = (url: string): Address => {
     const known = addresses.get(url)
     if (known) return known
@@ -32,11 +34,15 @@ export const openSocketTransport = (options: SocketTransportOptions): Transport 
     send(request, deadlines) {
       const address = addressOf(request.url)
       const head = requestHead(request, address.target, address.authority)
-      const exchange = new SocketExchange(request, deadlines, address, head, turn++)
+      const exchange = new SocketExchange(request, deadlines, lane, address, head)
       pool.run(exchange)
       return exchange
     },
-    close: () => pool.close(),
+    close() {
+      // Connections under way are closed as they become free.
+      lane.idle_ms = 0
+      pool.close(lane)
+    },
   }
 }
 

@@ -1,0 +1,17 @@
+import { ConnectionPool } from './connection-pool.ts'
+import { openFetchTransport } from './fetch-transport.ts'
+import { openSocketTransport } from './socket-transport.ts'
+import type { Transport } from './transport.ts'
+
+/** What of an engine's configuration decides its transport. */
+export type EngineAddress = { readonly url: string; readonly idle_ms: number }
+
+/**
+ * Gives a function that opens the transport of an engine: sockets for `http://`, `fetch` for `https://`. All engines over
+ * `http://` share one pool, so `sockets_max` bounds their connections together.
+ */
+export const transportOpener = (sockets_max: number): ((engine: EngineAddress) => Transport) => {
+  const pool = new ConnectionPool({ sockets_max })
+  return ({ url, idle_ms }) =>
+    url.startsWith('http://') ? openSocketTransport({ idle_ms, pool }) : openFetchTransport({ idle_ms, sockets_max })
+}
