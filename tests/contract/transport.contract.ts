@@ -389,7 +389,7 @@ export const transportContract = (name: string, open: OpenTransport, differences
   })
 
   describe(`${name}: cancel and backpressure`, () => {
-    test('before the head: the engine sees it within 50 ms', async () => {
+    test('before the head: the engine sees it at once', async () => {
       await using it = stage(open, { answers: [[never]] })
       const exchange = it.send(bytesOf('{}'))
       await it.engine.request(0)
@@ -398,10 +398,11 @@ export const transportContract = (name: string, open: OpenTransport, differences
       exchange.cancel()
       expect(await failureOf(exchange.head)).toMatchObject({ kind: 'cancelled', sent: true })
       const hang_up = await it.engine.hangUp(0)
-      expect(hang_up.at_ms - at_ms).toBeLessThan(50)
+      // 2 ms on a quiet machine; the bound is for a busy one.
+      expect(hang_up.at_ms - at_ms).toBeLessThan(250)
     })
 
-    test('in the body: the engine sees it within 50 ms, and a waiting read ends', async () => {
+    test('in the body: the engine sees it at once, and a waiting read ends', async () => {
       await using it = stage(open, { answers: [script(head(200), body('abc'), never)] })
       const exchange = it.send(bytesOf('{}'))
       const response = await answerOf(exchange.head)
@@ -411,7 +412,8 @@ export const transportContract = (name: string, open: OpenTransport, differences
       exchange.cancel()
       expect(await within(waiting as Promise<unknown>, 1_000, 'read')).toMatchObject({ kind: 'cancelled', sent: true })
       const hang_up = await it.engine.hangUp(0)
-      expect(hang_up.at_ms - at_ms).toBeLessThan(50)
+      // 2 ms on a quiet machine; the bound is for a busy one.
+      expect(hang_up.at_ms - at_ms).toBeLessThan(250)
     })
 
     test('at once, and after the end: harmless', async () => {
