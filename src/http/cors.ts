@@ -1,32 +1,37 @@
 import type { Config } from '../config/schema.ts'
 
-/** CORS as configured; without origins no header is ever added. Credentials are never allowed, so `*` is safe to echo. */
-export const corsHeaders = (config: Config, request: Request): Record<string, string> | undefined => {
+/**
+ * CORS as configured (`cors.origins`); without origins no header is ever added. Every answer to a browser carries it,
+ * errors and streams too, or a page sees a network error instead. Credentials are never allowed, so `*` is safe.
+ */
+export const withCors = (config: Config, request: Request, response: Response): Response => {
   const { origins } = config.cors
-  const origin = request.headers.get('origin')
-  if (origins.length === 0 || origin === null) return undefined
+  if (origins.length === 0) return response
   const any = origins.includes('*')
-  if (!any && !origins.includes(origin)) return undefined
-  return { 'access-control-allow-origin': any ? '*' : origin, vary: 'Origin', 'access-control-expose-headers': EXPOSED }
+  // A cache must not give one origin's answer to another.
+  if (!any) response.headers.append('vary', 'Origin')
+  const origin = request.headers.get('origin')
+  if (origin === null || !(any || origins.includes(origin))) return response
+  response.headers.set('access-control-allow-origin', any ? '*' : origin)
+  response.headers.set('access-control-expose-headers', EXPOSED)
+  return response
 }
 
-/** The answer to a preflight: needs no key; allows the headers that were asked for. */
-export const preflight = (config: Config, request: Request): Response => {
-  const cors = corsHeaders(config, request)
-  if (cors === undefined) return new Response(null, { status: 204, headers: { allow: METHODS } })
+/** The answer to OPTIONS: needs no key. With CORS on it allows the headers that were asked for, whatever they are. */
+export const preflight = (config: Config, request: Request, methods: string): Response => {
+  const response = new Response(null, { status: 204, headers: { allow: `${methods}, OPTIONS` } })
+  if (config.cors.origins.length === 0) return response
+  response.headers.set('vary', 'Access-Control-Request-Headers')
+  response.headers.set('access-control-allow-methods', methods)
+  response.headers.set('access-control-max-age', '600')
   const asked = request.headers.get('access-control-request-headers')
-  return new Response(null, {
-    status: 204,
-    headers: {
-      ...cors,
-      vary: 'Origin, Access-Control-Request-Headers',
-      'access-control-allow-methods': METHODS,
-      'access-control-max-age': '600',
-      ...(asked === null ? {} : { 'access-control-allow-headers': asked }),
-    },
-  })
+  if (asked !== null) response.headers.set('access-control-allow-headers', asked)
+  return response
 }
 
-const METHODS = 'GET, HEAD, POST, DELETE, OPTIONS'
-const EXPOSED =
-  'retry-after, x-weir-call-id, x-weir-model, x-weir-engine, x-weir-cost-usd, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens'
+const RATE = ['limit', 'remaining', 'reset'].flatMap((part) =>
+  ['requests', 'tokens'].map((what) => `x-ratelimit-${part}-${what}`),
+)
+const EXPOSED = ['retry-after', 'x-weir-call-id', 'x-weir-model', 'x-weir-engine', 'x-weir-cost-usd', ...RATE].join(
+  ', ',
+)

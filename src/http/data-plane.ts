@@ -1,65 +1,82 @@
 import { Elysia } from 'elysia'
 import { Failure } from '../base/failure.ts'
-import { ENDPOINTS, type Endpoint } from '../pipeline/endpoints.ts'
+import { type Endpoint, ENDPOINTS } from '../pipeline/endpoints.ts'
+import { headFault, pathOf } from '../pipeline/frame.ts'
 import type { House } from '../pipeline/house.ts'
 import type { Serve } from '../pipeline/pipeline.ts'
-import { corsHeaders, preflight } from './cors.ts'
-import { listModels, showModel } from './models-list.ts'
+import { clientDocs } from './client-api.ts'
+import { preflight, withCors } from './cors.ts'
+import { listModels, MODELS_PATH, showModel } from './models-list.ts'
 import { renderFailure } from './render.ts'
 
 /** What the data plane needs of Bun's server. */
 type Server = { timeout(request: Request, seconds: number): void } | null
 
 /**
+ * Bun's longest idle timer, seconds. A stream is kept alive by its pings, which come more often. The timer must not be
+ * switched off: it sticks to the connection, which would then stay open for ever once the stream is over.
+ */
+const STREAM_IDLE_S = 255
+
+/** Slashes in a model's id are slashes of its address; a wildcard would not be found behind a Host as short as `gw`. */
+const MODEL_ADDRESSES = Array.from(
+  { length: 8 },
+  (_, depth) => MODELS_PATH + ['/:a', '/:b', '/:c', '/:d', '/:e', '/:f', '/:g', '/:h'].slice(0, depth + 1).join(''),
+)
+
+/**
  * The addresses of the data plane: each registered by method and name, no hooks, bodies unread. Elysia finds the
  * address; everything else is the pipeline.
  */
 export const dataPlane = (house: House, serve: Serve) => {
-  const withCors = (request: Request, response: Response): Response => {
-    const cors = corsHeaders(house.catalogue.config, request)
-    if (cors) for (const [name, value] of Object.entries(cors)) response.headers.set(name, value)
-    return response
+  const run = async (request: Request, server: Server, endpoint: Endpoint): Promise<Response> => {
+    const keepOpen = () => server?.timeout(request, STREAM_IDLE_S)
+    return withCors(house.catalogue.config, request, await serve({ request, endpoint, keepOpen }, house))
   }
-  const run = async (request: Request, server: Server, endpoint: Endpoint): Promise<Response> =>
-    withCors(request, await serve({ request, endpoint, keepOpen: () => server?.timeout(request, 0) }, house))
-  const answer = (request: Request, made: Response | Failure): Response =>
-    withCors(request, made instanceof Failure ? renderFailure(made) : made)
-
-  return new Elysia({ name: 'data-plane' })
-    .post('/v1/chat/completions', ({ request, server }) => run(request, server, ENDPOINTS.chat), { parse: 'none' })
-    .post('/v1/completions', ({ request, server }) => run(request, server, ENDPOINTS.completions), { parse: 'none' })
-    .post('/v1/embeddings', ({ request, server }) => run(request, server, ENDPOINTS.embeddings), { parse: 'none' })
-    .post('/data', ({ request, server }) => run(request, server, ENDPOINTS.data), { parse: 'none' })
-    .get('/v1/models', ({ request }) => answer(request, listModels(request, house)))
-    .get('/v1/models/:a', ({ request }) => answer(request, showModel(request, house)))
-    .get('/v1/models/:a/:b', ({ request }) => answer(request, showModel(request, house)))
-    .get('/v1/models/:a/:b/:c', ({ request }) => answer(request, showModel(request, house)))
-    .get('/health', ({ request }) => answer(request, new Response('OK')))
-    .get('/', ({ request }) =>
-      answer(request, new Response(GREETING, { headers: { 'content-type': 'text/plain; charset=utf-8' } })),
-    )
-    .onError(({ request, code, error }) => answer(request, missed(request, house, code, error)))
+  const read = (request: Request, make: () => Response | Failure): Response => {
+    const made = headFault(request) ?? make()
+    return withCors(house.catalogue.config, request, made instanceof Failure ? refuse(made, house) : made)
+  }
+  const app = new Elysia({ name: 'data-plane' })
+    .get(MODELS_PATH, ({ request }) => read(request, () => listModels(request, house)))
+    .get('/health', ({ request }) => read(request, () => new Response('OK')))
+    .get('/', ({ request }) => read(request, () => new Response(GREETING, { headers: TEXT })))
+    .use(clientDocs())
+    .onError(({ request, code, error }) => read(request, () => missed(request, house, code, error)))
+  for (const endpoint of Object.values(ENDPOINTS))
+    app.post(endpoint.path, ({ request, server }) => run(request, server, endpoint), { parse: 'none' })
+  for (const address of MODEL_ADDRESSES)
+    app.get(address, ({ request }) => read(request, () => showModel(request, house)))
+  return app
 }
 
 const GREETING = 'Weir. The client API is described at /docs, the models at /v1/models.\n'
+const TEXT = { 'content-type': 'text/plain; charset=utf-8' }
 
-/** Methods of the addresses above, for 405 and preflights. */
-const METHODS: Readonly<Record<string, string>> = {
-  '/v1/chat/completions': 'POST',
-  '/v1/completions': 'POST',
-  '/v1/embeddings': 'POST',
-  '/data': 'POST',
-  '/v1/models': 'GET, HEAD',
-  '/health': 'GET, HEAD',
-  '/': 'GET, HEAD',
+const refuse = (failure: Failure, house: House): Response => {
+  house.metrics.failed(failure.code)
+  return renderFailure(failure)
 }
 
+const READ = 'GET, HEAD'
+
+/** Methods of the addresses, for 405 and preflights. */
+const METHODS: ReadonlyMap<string, string> = new Map([
+  ...Object.values(ENDPOINTS).map((endpoint) => [endpoint.path, 'POST'] as const),
+  ...[MODELS_PATH, '/health', '/', '/docs', '/docs/json'].map((path) => [path, READ] as const),
+])
+
+/** No address with that method: a preflight, a wrong method, or nothing at all. */
 const missed = (request: Request, house: House, code: unknown, error: unknown): Response | Failure => {
-  if (request.method === 'OPTIONS') return preflight(house.catalogue.config, request)
-  if (code !== 'NOT_FOUND') return new Failure('internal', { cause: error })
-  const path = URL.canParse(request.url) ? new URL(request.url).pathname : ''
-  const allowed = METHODS[path]
-  if (allowed === undefined)
-    return new Failure('address_unknown', { says: `No such address: ${request.method} ${path.slice(0, 256)}.` })
-  return new Failure('method_not_allowed', { says: `${path} takes ${allowed}.`, headers: { allow: allowed } })
+  if (code !== 'NOT_FOUND') {
+    house.log('error', 'internal_error', { stage: 'http', cause: error })
+    return new Failure('internal', { cause: error })
+  }
+  const path = pathOf(request.url)
+  const shown = path.slice(0, 256)
+  const allowed = METHODS.get(path) ?? (path.startsWith(`${MODELS_PATH}/`) ? READ : undefined)
+  if (allowed === undefined || (allowed === READ && (request.method === 'GET' || request.method === 'HEAD')))
+    return new Failure('address_unknown', { says: `No such address: ${request.method} ${shown}.` })
+  if (request.method === 'OPTIONS') return preflight(house.catalogue.config, request, allowed)
+  return new Failure('method_not_allowed', { says: `${shown} takes ${allowed}.`, headers: { allow: allowed } })
 }

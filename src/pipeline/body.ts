@@ -74,23 +74,20 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = Object.assign(Obj
 
 const readRaw = async (request: Request, bytes_max: number, body_ms: number): Promise<Uint8Array | Failure> => {
   const { promise: late, resolve } = Promise.withResolvers<Failure>()
-  const timer = setTimeout(
-    () =>
-      resolve(
-        new Failure('body_timeout', { says: `The request body did not arrive within ${body_ms} ms (server.body_ms).` }),
-      ),
-    body_ms,
-  )
+  const timer = setTimeout(() => resolve(bodyTimeout(body_ms)), body_ms)
   try {
     // With a length the size is known to fit; without one the pieces are counted as they come.
-    if (request.headers.has('content-length')) return await Promise.race([late, request.bytes()])
-    return await Promise.race([late, readCounted(request, bytes_max)])
+    const reading = request.headers.has('content-length') ? request.bytes() : readCounted(request, bytes_max)
+    return await Promise.race([late, reading])
   } catch (cause) {
     return new Failure('body_cut', { cause })
   } finally {
     clearTimeout(timer)
   }
 }
+
+const bodyTimeout = (body_ms: number): Failure =>
+  new Failure('body_timeout', { says: `The request body did not arrive within ${body_ms} ms (server.body_ms).` })
 
 const readCounted = async (request: Request, bytes_max: number): Promise<Uint8Array | Failure> => {
   const pieces: Uint8Array[] = []

@@ -1,6 +1,7 @@
 import { buildTenant, type Tenant } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import type { KeyRecord } from '../table/key-file.ts'
+import { subjectOf } from '../table/table.ts'
 import { type Call, type Framed, type Identified, pass } from './call.ts'
 import type { House } from './house.ts'
 
@@ -24,7 +25,10 @@ export const whoCalls = (
   if (secret instanceof Failure) return secret
   const key = house.keys.by_sha256.get(Bun.SHA256.hash(secret, 'hex'))
   if (key === undefined) return new Failure('key_invalid')
-  return keyFault(key, now_ms) ?? { key, tenant: tenantOf(key, house) }
+  const fault = keyFault(key, now_ms)
+  if (fault) return fault
+  const tenant = tenantOf(key, house)
+  return tenant instanceof Failure ? tenant : { key, tenant }
 }
 
 /** Why a known key may not be used now, if it may not. */
@@ -39,7 +43,7 @@ export const mayUse = (key: KeyRecord, tenant: Tenant, model: string): boolean =
   (key.models === undefined || key.models.includes(model)) &&
   (tenant.config.models === undefined || tenant.config.models.includes(model))
 
-/** The one credential of a request: three spellings, scheme in any case; two different ones are refused. */
+/** The one credential of a request: three spellings, scheme in any case, empty ones none; two different ones are refused. */
 export const credential = (headers: Headers): string | Failure => {
   const authorization = headers.get('authorization')
   let found: string | undefined
@@ -48,19 +52,24 @@ export const credential = (headers: Headers): string | Failure => {
       return new Failure('key_invalid', { says: 'The Authorization header must be "Bearer" and an API key.' })
     found = authorization.slice(7).trim()
   }
-  for (const name of ['x-api-key', 'api-key']) {
+  for (const name of BARE) {
     const value = headers.get(name)?.trim()
-    if (value === undefined) continue
+    if (value === undefined || value === '') continue
     if (found !== undefined && found !== value) return new Failure('keys_differ')
     found = value
   }
-  if (found === undefined) return new Failure('key_missing')
-  return found === '' ? new Failure('key_invalid') : found
+  return found ?? new Failure('key_missing')
 }
 
-const tenantOf = (key: KeyRecord, house: House): Tenant => {
+/** Headers that hold a key and nothing else. */
+const BARE = ['x-api-key', 'api-key'] as const
+
+/** A tenant that the configuration does not name has no limits, but its calls are counted: it needs a place. */
+const tenantOf = (key: KeyRecord, house: House): Tenant | Failure => {
   const known = house.catalogue.tenants.get(key.tenant) ?? house.other_tenants.get(key.tenant)
   if (known) return known
+  if (subjectOf(house.table, 'tenant', key.tenant) === undefined)
+    return new Failure('table_full', { retry_after_s: 60 })
   const tenant = buildTenant({ name: key.tenant, budgets: [], limits: {} }, house.table)
   house.other_tenants.set(key.tenant, tenant)
   return tenant

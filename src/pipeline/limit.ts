@@ -2,7 +2,7 @@ import { Failure } from '../base/failure.ts'
 import { giveRate, type RateState, takeRate } from '../quota/gcra.ts'
 import { type Claim, takeCounts } from '../table/counts.ts'
 import { type Subject, subjectOf } from '../table/table.ts'
-import { parseBody, readBody } from './body.ts'
+import { type Body, parseBody, readBody } from './body.ts'
 import { type Call, type Identified, type Limited, pass } from './call.ts'
 import type { House } from './house.ts'
 import { mayUse } from './identify.ts'
@@ -12,13 +12,14 @@ import { mayUse } from './identify.ts'
  * or none) comes before the body is read; then the body is read, the model is known, and what depends on it is decided.
  */
 export const limit = async (call: Identified, house: House): Promise<Limited | Failure> => {
-  const refused = takeConcurrency(call, house) ?? takeRequests(call, house)
+  const refused = takeLimits(call, house)
   if (refused) return refused
+  const { request, endpoint } = call.arrival
   const { server } = call.catalogue.config
-  const bytes = await readBody(call.arrival.request, server.body_bytes_max, server.body_ms)
+  const bytes = await readBody(request, server.body_bytes_max, server.body_ms)
   if (bytes instanceof Failure) return bytes
   house.metrics.add('bytes_in', bytes.length)
-  const needs_model = call.arrival.endpoint.kind === 'engine'
+  const needs_model = endpoint.kind === 'engine'
   const body = parseBody(bytes, needs_model)
   if (body instanceof Failure) return body
   const open: Call = call
@@ -26,55 +27,67 @@ export const limit = async (call: Identified, house: House): Promise<Limited | F
   if (needs_model) {
     const model = call.catalogue.models.get(body.model)
     // One answer for both, or a key could find out which models exist.
-    if (model === undefined || !mayUse(call.key, call.tenant, body.model))
-      return new Failure('model_unknown', {
-        says: `The model ${JSON.stringify(body.model)} does not exist or this key may not use it.`,
-        param: 'model',
-      })
+    if (model === undefined || !mayUse(call.key, call.tenant, body.model)) return modelUnknown(body)
     open.model = model
   }
   return pass<Limited>(call, 'limit')
 }
 
-const takeConcurrency = (call: Identified, house: House): Failure | undefined => {
-  const claims: Claim[] = []
-  const named: string[] = []
-  const wanted = [
-    ['key', keySubject(call, house), call.key.concurrent],
-    ['tenant', call.tenant.subject, call.tenant.config.limits.concurrent],
-  ] as const
-  for (const [name, subject, limit] of wanted) {
-    if (subject === undefined) return new Failure('table_full', { retry_after_s: 60 })
-    claims.push({ subject, limit: limit ?? 0x7fff_ffff })
-    named.push(name)
-  }
-  const refused = takeCounts(house.table, house.worker, claims)
-  if (refused < 0) {
-    const open: Call = call
-    open.claims = claims
-    return undefined
-  }
-  return new Failure('concurrency_exceeded', {
-    says: `This ${named[refused]} may have ${claims[refused]!.limit} calls at once.`,
-    retry_after_s: 1,
+const modelUnknown = ({ model }: Body): Failure =>
+  new Failure('model_unknown', {
+    says: `The model ${JSON.stringify(model)} does not exist or this key may not use it.`,
+    param: 'model',
   })
+
+/** Takes from every limit of key and tenant, or from none. Places at once are held until the call ends. */
+const takeLimits = (call: Identified, house: House): Failure | undefined => {
+  const { key, tenant } = call
+  let key_subject: Subject | undefined
+  if (key.concurrent !== undefined || key.requests_per_minute !== undefined) {
+    key_subject = subjectOf(house.table, 'key', key.id)
+    if (key_subject === undefined) return new Failure('table_full', { retry_after_s: 60 })
+  }
+  return takePlaces(call, house, key_subject) ?? takeRequests(call, house, key_subject, tenant.subject)
 }
 
-const takeRequests = (call: Identified, house: House): Failure | undefined => {
+/** A key's own limits never change, so a key without them is not counted; a tenant's may with the next configuration. */
+const takePlaces = (call: Identified, house: House, key_subject: Subject | undefined): Failure | undefined => {
+  const { key, tenant } = call
+  const claims: Claim[] = [{ subject: tenant.subject, limit: tenant.config.limits.concurrent ?? UNLIMITED }]
+  if (key_subject !== undefined) claims.push({ subject: key_subject, limit: key.concurrent ?? UNLIMITED })
+  const refused = takeCounts(house.table, house.worker, claims)
+  if (refused >= 0)
+    return new Failure('concurrency_exceeded', {
+      says: `This ${refused === 0 ? 'tenant' : 'key'} may have ${claims[refused]!.limit} calls at once.`,
+      retry_after_s: 1,
+    })
+  const open: Call = call
+  open.claims = claims
+  return undefined
+}
+
+const UNLIMITED = 0x7fff_ffff
+
+const takeRequests = (
+  call: Identified,
+  house: House,
+  key_subject: Subject | undefined,
+  tenant_subject: Subject,
+): Failure | undefined => {
+  const { table } = house
+  const now_ms = call.received_at_ms
   const key_limit = call.key.requests_per_minute
   const tenant_limit = call.tenant.config.limits.requests_per_minute
-  let key_rate: RateState | undefined
   const open: Call = call
   if (key_limit !== undefined) {
-    const subject = keySubject(call, house)!
-    open.rate = key_rate = takeRate(house.table, subject, 'rate_tat_ns', key_limit, 1, call.received_at_ms)
-    if (!key_rate.admitted) return rateExceeded('key', key_rate)
+    open.rate = takeRate(table, key_subject!, 'rate_tat_ns', key_limit, 1, now_ms)
+    if (!open.rate.admitted) return rateExceeded('key', open.rate)
   }
   if (tenant_limit !== undefined) {
-    const rate = takeRate(house.table, call.tenant.subject, 'rate_tat_ns', tenant_limit, 1, call.received_at_ms)
-    if (key_rate === undefined || !rate.admitted || rate.remaining < key_rate.remaining) open.rate = rate
+    const rate = takeRate(table, tenant_subject, 'rate_tat_ns', tenant_limit, 1, now_ms)
+    if (open.rate === undefined || !rate.admitted || rate.remaining < open.rate.remaining) open.rate = rate
     if (!rate.admitted) {
-      if (key_limit !== undefined) giveRate(house.table, keySubject(call, house)!, 'rate_tat_ns', key_limit, 1)
+      if (key_limit !== undefined) giveRate(table, key_subject!, 'rate_tat_ns', key_limit, 1)
       return rateExceeded('tenant', rate)
     }
   }
@@ -94,5 +107,3 @@ export const rateHeaders = (rate: RateState): Record<string, string> => ({
   'x-ratelimit-remaining-requests': String(rate.remaining),
   'x-ratelimit-reset-requests': `${Math.ceil(rate.reset_ms / 1000)}s`,
 })
-
-const keySubject = (call: Identified, house: House): Subject | undefined => subjectOf(house.table, 'key', call.key.id)
