@@ -2,11 +2,11 @@
 /** The command line. Every process of a house is this file with a role as its first word. */
 import { parseArgs } from 'node:util'
 import { nowMs, tickMs } from './base/clock.ts'
-import { runChild, type Channel } from './cluster/child.ts'
+import { type Channel, type ChildContext, type ChildLife, runChild } from './cluster/child.ts'
 import { usableCpus } from './cluster/cpus.ts'
 import { hardLimit } from './cluster/descriptors.ts'
-import type { FromChild, ToChild } from './cluster/messages.ts'
-import { startHouse } from './cluster/supervisor.ts'
+import type { FromChild, Role, ToChild } from './cluster/messages.ts'
+import { openHouse } from './cluster/supervisor.ts'
 import { printFault } from './config/faults.ts'
 import { withDemo } from './config/demo.ts'
 import { checkConfig, loadConfig } from './config/load.ts'
@@ -21,6 +21,11 @@ const channel: Channel = {
   onMessage: (handler) => void process.on('message', (message) => handler(message as ToChild)),
   onLost: (handler) => void process.on('disconnect', handler),
   exit: (code) => process.exit(code),
+}
+
+/** A terminal and some service managers signal the whole group; the supervisor alone decides what that means. */
+const leaveSignalsToSupervisor = () => {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined)
 }
 
 /** Reads the options of `start`; unknown ones are refused by name. */
@@ -54,7 +59,7 @@ const start = async (argv: string[]): Promise<number> => {
   const { config } = loaded
   const pretty_log = process.stderr.isTTY === true
   const log = openLog('supervisor', pretty_log)
-  const house = await startHouse({
+  const house = await openHouse({
     config,
     withDemo: (base, port) => withDemo(base, `http://127.0.0.1:${port}`),
     wantsDemo: (base) => base.engines.length === 0 && base.models.length === 0,
@@ -78,12 +83,20 @@ const start = async (argv: string[]): Promise<number> => {
     now: nowMs,
     kill: (pid) => void process.kill(pid, 'SIGKILL'),
     print,
-    tell,
+    // A secret that is told once is no event of the log, but what is not a terminal gets JSON lines only.
+    tell: (says) => tell(pretty_log ? says : JSON.stringify({ event: 'told_once', says })),
   })
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => house.stop())
   process.on('SIGHUP', () => house.reload())
   process.on('SIGUSR2', () => void house.roll())
-  return house.done
+  // Not awaited alone: a house can be stopped while it starts.
+  return Promise.race([house.start().then(() => house.done), house.done])
+}
+
+/** Runs a child of the house, which ends by itself. */
+const child = (role: Role, main: (context: ChildContext) => Promise<ChildLife>): undefined => {
+  leaveSignalsToSupervisor()
+  runChild(role, channel, main)
 }
 
 const USAGE = `weir start [--config F] [--port N] [--ops-port N] [--data DIR] [--workers N|auto]
@@ -96,23 +109,19 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   start,
   worker: async () => {
     const { runWorker } = await import('./cluster/worker.ts')
-    runChild('worker', channel, runWorker)
-    return undefined
+    return child('worker', runWorker)
   },
   control: async () => {
     const { runControl } = await import('./cluster/control.ts')
-    runChild('control', channel, runControl)
-    return undefined
+    return child('control', runControl)
   },
   accountant: async () => {
     const { runAccountantProcess } = await import('./cluster/accountant.ts')
-    runChild('accountant', channel, runAccountantProcess)
-    return undefined
+    return child('accountant', runAccountantProcess)
   },
   demo: async () => {
     const { runDemo } = await import('./cluster/demo-engine.ts')
-    runChild('demo', channel, runDemo)
-    return undefined
+    return child('demo', runDemo)
   },
   'demo-engine': async (argv) => {
     const { runDemoEngine } = await import('./engines/demo/main.ts')

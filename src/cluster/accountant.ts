@@ -1,4 +1,5 @@
 import { nowMs } from '../base/clock.ts'
+import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
 import { parseSeriesName } from '../journal/format.ts'
 import { runAccountant, startPositions } from '../ledger/accountant.ts'
@@ -7,12 +8,14 @@ import { tidyJournal } from '../ledger/journal-tidy.ts'
 import { createPoster } from '../ledger/poster.ts'
 import { syncPrices } from '../ledger/price-store.ts'
 import { priceList } from '../ledger/pricing.ts'
+import type { Log } from '../observe/log.ts'
 import { HEADER, WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, type Table, workerI32 } from '../table/table.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 
 const POLL_MS = 15
 const REPORT_MS = 100
+const RETRY_MS = 200
 
 /** The accountant: the one writer of the ledger. Posts what earlier houses left before it says that it is ready. */
 export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
@@ -20,7 +23,8 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   const table = openTable(files.table)
   const store = openWriter(files.data, 'ledger')
   const poster = createPoster(store)
-  let prices = priceList(syncPrices(store, boot.config.models, nowMs()))
+  const pricesOf = async ({ models }: Config) => priceList(await written(() => syncPrices(store, models, nowMs()), log))
+  let prices = await pricesOf(boot.config)
   let keep_ms = boot.config.ledger.journal_keep_ms
   const accountant = runAccountant({
     tail: openJournalTail({ folder: files.journal, positions: startPositions(poster) }),
@@ -49,8 +53,8 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   ready(0)
 
   return {
-    onConfig: ({ config }) => {
-      prices = priceList(syncPrices(store, config.models, nowMs()))
+    onConfig: async ({ config }) => {
+      prices = await pricesOf(config)
       keep_ms = config.ledger.journal_keep_ms
     },
     drain: async () => {
@@ -59,6 +63,20 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       clearInterval(report)
       store.sqlite.close()
     },
+  }
+}
+
+/** Repeats a write of the ledger until neither another's lock nor a full disk is in its way. */
+const written = async <T>(write: () => T, log: Log): Promise<T> => {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return write()
+    } catch (cause) {
+      const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
+      if (!/^SQLITE_(BUSY|LOCKED|FULL|IOERR)/.test(code)) throw cause
+      log('warn', 'prices_postponed', { cause, attempt })
+    }
+    await Bun.sleep(RETRY_MS)
   }
 }
 

@@ -13,11 +13,14 @@ export type ChildContext = {
   tenants(made: readonly TenantConfig[]): void
 }
 
+type NewConfig = Extract<ToChild, { type: 'config' }>
+
 /** What a child answers to the supervisor's messages. */
 export type ChildLife = {
-  readonly onConfig: (message: Extract<ToChild, { type: 'config' }>) => void
+  /** Puts a configuration in force. If it rejects, the old one stays. */
+  readonly onConfig: (message: NewConfig) => void | Promise<void>
   /** Resolves when the process may end. */
-  readonly drain: (grace_ms: number) => Promise<void>
+  readonly drain: (grace_ms: number, linger_ms: number) => Promise<void>
 }
 
 /** The IPC channel of this process, as `main` hands it in. */
@@ -35,36 +38,51 @@ export type Channel = {
  */
 export const runChild = (role: Role, channel: Channel, main: (context: ChildContext) => Promise<ChildLife>): void => {
   let life: Promise<ChildLife> | undefined
+  let log: Log = () => undefined
   let ending = false
-  const end = async (grace_ms: number): Promise<void> => {
+  const end = (grace_ms: number, linger_ms: number): void => {
     if (ending) return
     ending = true
-    await (await life)?.drain(grace_ms)
-    channel.exit(0)
+    const drained = (async () => (await life)?.drain(grace_ms, linger_ms))()
+    drained.then(
+      () => channel.exit(0),
+      (cause: unknown) => {
+        log('error', 'drain_failed', { cause })
+        channel.exit(1)
+      },
+    )
   }
-  const failed = (log: Log, cause: unknown) => {
-    log('error', 'process_failed', { cause })
-    channel.exit(1)
+  const boot = (message: Boot): void => {
+    log = openLog(role === 'worker' ? `worker-${message.index}` : role, message.pretty_log)
+    const context: ChildContext = {
+      boot: message,
+      log,
+      ready: (port) => channel.send({ type: 'ready', port }),
+      tell: (text) => channel.send({ type: 'tell', text }),
+      tenants: (tenants) => channel.send({ type: 'tenants', tenants }),
+    }
+    life = main(context)
+    life.catch((cause: unknown) => {
+      channel.send({ type: 'failed', says: `${role}: ${cause instanceof Error ? cause.message : String(cause)}` })
+      log('error', 'process_failed', { cause })
+      channel.exit(1)
+    })
+  }
+  const adopt = async (message: NewConfig): Promise<void> => {
+    const { generation } = message
+    try {
+      await (await life)?.onConfig(message)
+    } catch (cause) {
+      log('error', 'configuration_not_swapped', { generation, cause })
+      return
+    }
+    channel.send({ type: 'adopted', generation })
   }
   channel.onMessage((message) => {
-    if (message.type === 'boot') {
-      const log = openLog(role === 'worker' ? `worker-${message.index}` : role, message.pretty_log)
-      const context: ChildContext = {
-        boot: message,
-        log,
-        ready: (port) => channel.send({ type: 'ready', port }),
-        tell: (text) => channel.send({ type: 'tell', text }),
-        tenants: (tenants) => channel.send({ type: 'tenants', tenants }),
-      }
-      life = main(context)
-      life.catch((cause: unknown) => {
-        channel.send({ type: 'failed', says: `${role}: ${cause instanceof Error ? cause.message : String(cause)}` })
-        failed(log, cause)
-      })
-    } else if (message.type === 'config') void life?.then((running) => running.onConfig(message))
-    else end(message.grace_ms).catch(() => channel.exit(1))
+    if (message.type === 'boot') boot(message)
+    else if (message.type === 'config') void adopt(message)
+    else if (message.type === 'ping') channel.send({ type: 'pong' })
+    else end(message.grace_ms, message.linger_ms ?? 0)
   })
-  channel.onLost(() => {
-    end(0).catch(() => channel.exit(1))
-  })
+  channel.onLost(() => end(0, 0))
 }

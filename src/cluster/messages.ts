@@ -40,10 +40,16 @@ export type HouseFiles = {
 export type ToChild =
   | Boot
   | { readonly type: 'config'; readonly config: Config; readonly generation: number }
-  | { readonly type: 'drain'; readonly grace_ms: number }
+  /** Answered by `pong`: a process that does not is frozen. */
+  | { readonly type: 'ping' }
+  /** End in order. A worker with a successor goes on serving its connections for `linger_ms` first, and asks them to leave. */
+  | { readonly type: 'drain'; readonly grace_ms: number; readonly linger_ms?: number }
 
 export type FromChild =
   | { readonly type: 'ready'; readonly port: number }
+  | { readonly type: 'pong' }
+  /** The configuration with this number is in force in the process. */
+  | { readonly type: 'adopted'; readonly generation: number }
   /** Shown to the operator once, on the terminal, not in the log. */
   | { readonly type: 'tell'; readonly text: string }
   /** Tenants that the admin API made, all of them: the supervisor puts them into the next configuration. */

@@ -19,6 +19,8 @@ import { planDescriptors } from './descriptors.ts'
 const BEAT_MS = 100
 /** Bun's idle timer, seconds; streams switch it off and have their own deadlines. */
 const IDLE_S = 60
+/** How long calls that are cut may take to be written down. */
+const CUT_MS = 2_000
 
 /** A worker: serves the data plane until it is told to drain. */
 export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
@@ -45,6 +47,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     log,
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
     other_tenants: new Map(),
+    leaving: false,
     draining: false,
     now: nowMs,
     tick: tickMs,
@@ -72,31 +75,35 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
   ready(server.port!)
 
   return {
-    onConfig: (message) => {
-      house.catalogue = buildCatalogue(
-        message.config,
-        message.generation,
-        table,
-        openTransport,
-        nowMs(),
-        house.catalogue,
-      )
-      log('info', 'configuration_swapped', { generation: message.generation })
+    onConfig: ({ config, generation }) => {
+      house.catalogue = buildCatalogue(config, generation, table, openTransport, nowMs(), house.catalogue)
+      log('info', 'configuration_swapped', { generation })
     },
-    drain: async (grace_ms) => {
+    drain: async (grace_ms, linger_ms) => {
       Atomics.store(table.i32, cell('state'), WORKER_STATE.draining)
-      house.draining = true
+      house.leaving = true
+      // A successor serves already: clients are asked to leave before anything is closed under them.
+      await Bun.sleep(linger_ms)
+      house.draining = linger_ms === 0
       const closed = server.stop()
-      const until = tickMs() + grace_ms
-      while (Atomics.load(table.i32, cell('in_flight')) > 0 && tickMs() < until) await Bun.sleep(10)
-      const left = Atomics.load(table.i32, cell('in_flight'))
-      if (left > 0) log('warn', 'calls_cut_by_drain', { count: left })
+      const idle = () => Atomics.load(table.i32, cell('in_flight')) === 0
+      await until(idle, grace_ms)
+      if (!idle()) log('warn', 'calls_cut_by_drain', { count: Atomics.load(table.i32, cell('in_flight')) })
+      // Open connections on which nothing was asked keep a server from being done; they had their time.
+      await Promise.race([closed, Bun.sleep(idle() ? Math.min(linger_ms, grace_ms) : 0)])
       // Calls that overstay see their client leave, and end in the journal like any other.
-      if (left > 0) void server.stop(true)
-      await Promise.race([closed, Bun.sleep(2_000)])
+      void server.stop(true)
+      await until(idle, CUT_MS)
       clearInterval(beat)
       watch.stop()
-      await journal.close()
+      const failed = await journal.close()
+      if (failed) log('error', 'journal_not_on_disk', { cause: failed.detail.cause })
     },
   }
+}
+
+/** Looks often, since an exit waits for it. */
+const until = async (reached: () => boolean, within_ms: number): Promise<void> => {
+  const due_tick_ms = tickMs() + within_ms
+  while (!reached() && tickMs() < due_tick_ms) await Bun.sleep(10)
 }

@@ -29,7 +29,9 @@ export type House = {
   catalogue: Catalogue
   /** Tenants that keys name and the configuration does not; bounded by the shared table. */
   readonly other_tenants: Map<string, Tenant>
-  /** True once the worker drains. */
+  /** True once the worker is about to go: every answer asks its client to close the connection. */
+  leaving: boolean
+  /** True once no new call may begin. */
   draining: boolean
   readonly now: () => number
   readonly tick: () => number
