@@ -77,11 +77,55 @@ const measure = async (transport: Transport, url: string, seconds: number) => {
   }
 }
 
+/** Fifty clients on raw sockets in a process of its own, each with the next request once its answer came; how many calls. */
+const CLIENTS = `
+  const [port, seconds, body] = process.argv.slice(-3)
+  const request = 'POST /json HTTP/1.1\\r\\nhost: x\\r\\ncontent-type: application/json\\r\\ncontent-length: ' + body.length + '\\r\\n\\r\\n' + body
+  const until_ms = performance.now() + 1000 * seconds
+  let calls = 0
+  let left = ${IN_FLIGHT}
+  const done = () => { if (--left === 0) { console.log(calls); process.exit() } }
+  for (let n = 0; n < ${IN_FLIGHT}; n++) Bun.connect({ hostname: '127.0.0.1', port: Number(port), socket: {
+    open: (socket) => { socket.setNoDelay(true); socket.write(request) },
+    data: (socket) => { calls++; if (performance.now() < until_ms) socket.write(request); else { socket.end(); done() } },
+  } })
+`
+
+/** CPU of this process per call when it is a bare proxy: `Bun.serve`, the transport, the answer in one piece. */
+const proxied = async (transport: Transport, url: string, seconds: number): Promise<number> => {
+  const server = Bun.serve({
+    hostname: '127.0.0.1',
+    port: 0,
+    async fetch(request) {
+      const body = [new Uint8Array(await request.arrayBuffer())]
+      const headers = [['content-type', 'application/json']] as const
+      const answer = await transport.send({ method: 'POST', url, headers, body }, DEADLINES).head
+      if (answer instanceof TransportFailure) return new Response(answer.kind, { status: 502 })
+      const pieces: Uint8Array[] = []
+      for (let piece = await answer.read(); piece instanceof Uint8Array; piece = await answer.read()) pieces.push(piece)
+      const whole = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
+      return new Response(whole as Uint8Array<ArrayBuffer>, {
+        status: answer.status,
+        headers: { 'content-type': 'application/json' },
+      })
+    },
+  })
+  const cpu_from = process.cpuUsage()
+  const clients = Bun.spawn(
+    [process.execPath, '-e', CLIENTS, String(server.port), String(seconds), REQUEST.toString()],
+    { stdout: 'pipe' },
+  )
+  const calls = Number(await new Response(clients.stdout).text())
+  const { user, system } = process.cpuUsage(cpu_from)
+  await server.stop(true)
+  return (user + system) / calls
+}
+
 const median = (values: number[]) => values.toSorted((a, b) => a - b)[values.length >> 1]!
 
 /**
  * CPU per call of both transports, alternating, against a bare engine: a small JSON answer, and a stream of 100 events.
- * Client side only: what a gateway adds for its own clients is not in it.
+ * `*_json` and `*_stream` are the client side alone; `*_proxied` has a bare `Bun.serve` in front, as a gateway would.
  */
 export const transport = async ({ seconds = 1, runs = 5 } = {}) => {
   const engine = await startEngine()
@@ -106,6 +150,10 @@ export const transport = async ({ seconds = 1, runs = 5 } = {}) => {
         if (shape === 'stream') note(`${name}_stream_pieces`, 'pieces/call', found.pieces)
       }
       if (run >= 0) note(`${shape}_cpu_ratio`, 'sockets/fetch', cpu['sockets']! / cpu['fetch']!)
+    }
+    for (const [name, one] of Object.entries(transports)) {
+      const cpu_us = await proxied(one, shapes.json, run < 0 ? 0.3 : seconds)
+      if (run >= 0) note(`${name}_proxied_cpu_us`, 'us/call', cpu_us)
     }
   }
   for (const one of Object.values(transports)) one.close()
