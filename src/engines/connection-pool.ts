@@ -30,6 +30,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   #open = 0
   #waiting = 0
   #turns = 0
+  #dials = false
 
   constructor(options: PoolOptions) {
     this.#sockets_max = options.sockets_max
@@ -101,10 +102,11 @@ export class ConnectionPool implements ConnectionOwner, Holder {
 
   /** Begins as many dials as there are exchanges without one, as far as the bounds allow. */
   #dialFor(origin: Origin): void {
-    while (this.#wantsDial(origin)) {
-      if (this.#open >= this.#sockets_max && !this.#evict()) return
-      this.#dial(origin)
-    }
+    // A dial can fail, and an eviction ends, before the call returns: the loop goes on, instead of one within it.
+    if (this.#dials) return
+    this.#dials = true
+    while (this.#wantsDial(origin) && (this.#open < this.#sockets_max || this.#evict())) this.#dial(origin)
+    this.#dials = false
   }
 
   #wantsDial({ dialing, stale, waiting }: Origin): boolean {

@@ -205,6 +205,13 @@ export class Connection implements Holder, Timed {
     this.destroy()
   }
 
+  /** A handler threw: a bug, which costs the exchange it happened in, or the process if there is none to tell of it. */
+  #broken(error: Error): void {
+    const exchange = this.#exchange
+    if (exchange === undefined) throw error
+    this.#fail(exchange, 'invalid', error)
+  }
+
   /** The socket is closed: by the engine, in order or not. */
   #closed(error: Error | undefined): void {
     if (this.#socket === undefined) return
@@ -231,10 +238,7 @@ export class Connection implements Holder, Timed {
     data: (socket, bytes) => socket.data.#arrived(bytes),
     drain: (socket) => socket.data.#drained(),
     close: (socket, error) => socket.data.#closed(error),
-    // What a handler throws is a bug: it must not vanish in the socket's own error handling.
-    error: (_socket, error) => {
-      throw error
-    },
+    error: (socket, error) => socket.data.#broken(error),
     connectError: (socket, error) => socket.data.#owner.failed(socket.data, error),
   }
 }

@@ -5,7 +5,7 @@ import { answerOf, drained, failureOf, post, stage } from '../contract/transport
 import { muteServer } from '../contract/mute-server.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { body, cut, end, head, json, never, raw, rst, script, until, wait } from '../kit/script.ts'
-import { eventually, gate, within } from '../kit/wait.ts'
+import { eventually, freePort, gate, within } from '../kit/wait.ts'
 
 const DEADLINES = { connect_ms: 2_000, first_byte_ms: 2_000 }
 const bytesOf = (text: string): Uint8Array => Buffer.from(text)
@@ -63,6 +63,18 @@ describe('the cap', () => {
     expect(await over[2]!).toBe('connect')
     for (const exchange of exchanges) exchange.cancel()
     expect(await Promise.all(over)).toEqual(['cancelled', 'cancelled', 'connect', 'cancelled'])
+  })
+
+  test('thousands that wait for an engine that refuses all fail, each once', async () => {
+    const transport = openSocketTransport({ idle_ms: 1_000, sockets_max: 8 })
+    const url = `http://127.0.0.1:${freePort()}/v1`
+    const heads = Array.from({ length: 10_000 }, () => transport.send(post(url), DEADLINES).head)
+    const kinds = await within(
+      Promise.all(heads.map(async (one) => ((await one) as TransportFailure).kind)),
+      5_000,
+      'all',
+    )
+    expect(kinds.every((kind) => kind === 'connect')).toBe(true)
   })
 
   test('idle connections to one engine make room for another', async () => {
