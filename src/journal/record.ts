@@ -74,7 +74,10 @@ export type Ending = {
   readonly engine_ms: number
   readonly first_token_ms: number
   readonly total_ms: number
-  /** SHA-256 of the bytes that the client was sent, 32 bytes. */
+  /**
+   * SHA-256 of the body that the client was sent, 32 bytes. Of a stream: of every byte but the gateway's own pings
+   * (`: ping` LF), so that it proves the answer whatever its timing was; take those lines out to compute it again.
+   */
   readonly response_sha256: Uint8Array
   /** A failure code, or empty. */
   readonly failure: string

@@ -1,6 +1,6 @@
 import { usd } from '../base/money.ts'
-import type { Usage } from './interim.ts'
 import type { Call } from './call.ts'
+import type { Tokens } from './estimate.ts'
 import { rateHeaders } from './limit.ts'
 
 /** The gateway's own headers on an answer: what answered, under which id, and what is left of the limits. */
@@ -23,7 +23,7 @@ export const streamHeaders = (call: Call): Headers => {
 }
 
 /** The charge as `x-weir-cost-usd` shows it: the ledger's rule, rounded once. Undefined for a model without a price. */
-export const costUsd = (call: Call, usage: Usage): string | undefined => {
+export const costUsd = (call: Call, usage: Tokens): string | undefined => {
   const price = call.model?.price
   if (price === undefined) return undefined
   const cached = Math.min(usage.cached_tokens, usage.prompt_tokens)

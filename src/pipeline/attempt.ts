@@ -1,17 +1,24 @@
 import type { Target } from '../balance/catalogue.ts'
-import { HEALTH } from '../balance/health.ts'
 import { type Verdict, verdictOf } from '../balance/verdict.ts'
 import { Failure, type FailureCode } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
-import { wholeFacts } from './interim.ts'
-import { retryAfterMs } from './interim.ts'
+import type { AnswerError } from '../engines/answer-error.ts'
+import { readAnswer } from '../engines/openai-events.ts'
+import { parseRetryAfter } from '../engines/retry-after.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
 import type { Routed } from './call.ts'
+import { errorStatus } from './error-status.ts'
 import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss, type Refusal } from './outcome.ts'
+import { Reading } from './reading.ts'
 import { StreamSource } from './stream-source.ts'
-import { upstreamRequest } from './upstream-request.ts'
+import { streams, upstreamRequest } from './upstream-request.ts'
+
+/** How long the body of an error may take: the status says enough to go on without it. */
+const ERROR_BODY_MS = 2_000
+const ERROR_BYTES_MAX = 1024 * 1024
+const NO_BYTES = new Uint8Array(0)
 
 /** Asks one engine. Answers what the client may get, or why this engine gave nothing. */
 export const attempt = async (call: Routed, house: House, flight: Flight, target: Target): Promise<Answer | Miss> => {
@@ -24,27 +31,23 @@ export const attempt = async (call: Routed, house: House, flight: Flight, target
   const head = await exchange.head
   if (head instanceof TransportFailure) return missed(head, flight)
   const first_byte_ms = house.tick() - started
-  const watchedRead = reader(head, flight, house, timeouts.between_tokens_ms)
-  if (head.status >= 300) return refused(head, watchedRead, house)
-  if (call.body.stream && (head.header('content-type') ?? '').startsWith('text/event-stream')) {
-    const source = new StreamSource(call, target, watchedRead, () => flight.cancel())
-    const opened = await firstEvent(source, house, flight, timeouts.first_token_ms)
-    return opened ?? { kind: 'stream', source, first_byte_ms }
+  const reading = new Reading(head, flight.vigil, house.tick, timeouts.between_tokens_ms)
+  if (head.status < 200 || head.status >= 300) return refused(head, reading, house, flight)
+  const encoding = head.header('content-encoding')
+  if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity')
+    return invalid(`content-encoding ${encoding.slice(0, 32)}, which was not asked for`)
+  const content_type = head.header('content-type') ?? 'application/json'
+  if (streams(call) && content_type.toLowerCase().startsWith('text/event-stream')) {
+    const source = new StreamSource({
+      usage: call.body.wants_usage,
+      choices: call.body.n,
+      alias: call.model!.config.rewrite_model ? call.body.model : undefined,
+    })
+    const miss = await firstEvent(source, reading, house, flight, timeouts.first_token_ms)
+    return miss ?? { kind: 'stream', source, reading, first_byte_ms }
   }
-  return whole(head, watchedRead, house, flight, first_byte_ms)
+  return whole(content_type, reading, house, flight, first_byte_ms)
 }
-
-/** Reads one piece of an answer; every piece restarts the clock of silence. */
-export type Read = () => Promise<Uint8Array | null | TransportFailure>
-
-const reader =
-  (head: UpstreamResponse, flight: Flight, house: House, between_ms: number): Read =>
-  async () => {
-    flight.vigil.awaitByte(house.tick() + between_ms)
-    const piece = await head.read()
-    flight.vigil.awaitByte()
-    return piece
-  }
 
 const AT_FAULT: Verdict = { next: false, health: 'none', shown: 'as_is' }
 const ENGINE_FAULT: Verdict = { next: true, health: 'fail', shown: 'as_is' }
@@ -59,102 +62,113 @@ const CODES: Readonly<Record<TransportFailureKind, FailureCode>> = {
   cancelled: 'engine_timeout',
 }
 
+/** The engine's fault, and another engine's turn. */
+const faulty = (code: FailureCode, cause: unknown, stale = false): Miss =>
+  new Miss(ENGINE_FAULT, new Failure(code), code, { cause, stale })
+
+const invalid = (cause: string): Miss => faulty('engine_invalid', cause)
+
 /** What a failure of the transport means. A cancel of our own is a deadline, or the client's leaving. */
-export const missed = (failure: TransportFailure, flight: Flight): Miss => {
-  if (failure.kind !== 'cancelled') {
-    const code = CODES[failure.kind]
-    return new Miss(ENGINE_FAULT, new Failure(code), code, undefined, `${failure.kind}: ${String(failure.cause ?? '')}`)
-  }
-  if (flight.overdue === 'total') return new Miss(AT_FAULT, new Failure('deadline_passed'), 'deadline_passed')
-  if (flight.overdue === 'silence')
-    return new Miss(ENGINE_FAULT, new Failure('engine_timeout'), 'engine_timeout', undefined, 'silence')
-  return new Miss(AT_FAULT, new Failure('client_gone'), 'client_gone')
+const missed = (failure: TransportFailure, flight: Flight): Miss => {
+  if (failure.kind !== 'cancelled')
+    return faulty(
+      CODES[failure.kind],
+      `${failure.kind}: ${String(failure.cause ?? '')}`,
+      failure.kind === 'reset' && failure.reused,
+    )
+  if (flight.overdue === 'silence') return faulty('engine_timeout', 'silence')
+  return flight.givenUp() ?? faulty('engine_cut', 'cancelled')
 }
 
-const refused = async (head: UpstreamResponse, read: Read, house: House): Promise<Answer | Miss> => {
+/** An answer that is not a 2xx. */
+const refused = async (
+  head: UpstreamResponse,
+  reading: Reading,
+  house: House,
+  flight: Flight,
+): Promise<Answer | Miss> => {
+  flight.vigil.awaitFirst(house.tick() + ERROR_BODY_MS)
+  const body = await reading.all(ERROR_BYTES_MAX)
+  flight.vigil.awaitFirst()
+  const given_up = flight.givenUp()
+  if (given_up) return given_up
   const verdict = verdictOf(head.status)
-  const bytes = await readAll(read)
-  const retry_after_ms = retryAfterMs(head.header('retry-after'), house.now(), HEALTH.retry_after_ms_max)
+  const retry_after_s = parseRetryAfter(head.header('retry-after'), house.now)
   const shown: Refusal | Failure =
     verdict.shown === 'credential'
       ? new Failure('engine_credential')
-      : bytes instanceof Uint8Array && head.status >= 400
+      : head.status >= 400 && head.status <= 599
         ? {
             kind: 'refusal',
             status: head.status,
-            bytes,
+            bytes: body instanceof Uint8Array ? body : NO_BYTES,
             content_type: head.header('content-type') ?? '',
-            retry_after_s: retry_after_ms === undefined ? undefined : Math.max(1, Math.ceil(retry_after_ms / 1000)),
+            retry_after_s,
           }
         : new Failure('engine_failed', { says: `The engine answered ${head.status}.` })
-  if (!verdict.next && !(shown instanceof Failure)) return shown
-  return new Miss(verdict, shown, String(head.status), retry_after_ms, `status ${head.status}`)
+  if (!verdict.next && !(shown instanceof Failure)) {
+    flight.cancel()
+    return shown
+  }
+  return new Miss(verdict, shown, String(head.status), {
+    retry_after_ms: retry_after_s === undefined ? undefined : retry_after_s * 1000,
+    cause: `status ${head.status}`,
+  })
 }
 
+/** A good answer that is no stream: it must be whole and JSON before anything of it goes out. */
 const whole = async (
-  head: UpstreamResponse,
-  read: Read,
+  content_type: string,
+  reading: Reading,
   house: House,
   flight: Flight,
   first_byte_ms: number,
 ): Promise<Answer | Miss> => {
-  const bytes = await readAll(read)
+  const bytes = await reading.all(limits.answer_bytes_max)
   if (bytes instanceof TransportFailure) return missed(bytes, flight)
-  if (bytes === 'too_large')
-    return new Miss(
-      ENGINE_FAULT,
-      new Failure('engine_invalid', { says: 'The engine’s answer is too large.' }),
-      'engine_invalid',
-    )
-  const content_type = head.header('content-type') ?? 'application/json'
-  const facts = wholeFacts(bytes)
-  if (facts === undefined)
-    return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'the body is not JSON')
+  if (bytes === 'too_large') return invalid(`more than ${limits.answer_bytes_max} bytes`)
+  const facts = readAnswer(bytes)
+  if (facts.malformed || facts.done) return invalid('the body is not a JSON object')
   if (facts.error !== undefined) return errorInAnswer(facts.error, bytes)
   flight.first_token_tick_ms = house.tick()
   return { kind: 'whole', bytes, content_type, facts, first_byte_ms }
 }
 
-/** An error that comes with a good status: it has the status that its own code says, or is the engine's failure. */
-export const errorInAnswer = (error: { readonly status: number | undefined }, bytes: Uint8Array): Miss => {
-  const status = error.status ?? 502
-  const shown: Refusal = { kind: 'refusal', status, bytes, content_type: 'application/json', retry_after_s: undefined }
-  return new Miss(verdictOf(status), shown, `error in a 200: ${status}`, undefined, `error object, status ${status}`)
+/** An error that comes with a good status: it counts as the status that its own words stand for. */
+const errorInAnswer = (error: AnswerError, bytes: Uint8Array | undefined): Miss => {
+  const status = errorStatus(error)
+  const verdict = verdictOf(status)
+  const shown: Refusal | Failure =
+    verdict.shown === 'credential'
+      ? new Failure('engine_credential')
+      : bytes === undefined
+        ? new Failure('engine_failed')
+        : { kind: 'refusal', status, bytes, content_type: 'application/json', retry_after_s: undefined }
+  return new Miss(verdict, shown, String(status), { cause: `an error inside a 200, counted as ${status}` })
 }
 
-/** Waits for the first event. Undefined if it is in hand and good. */
+/** Waits for the first event of a stream. Undefined if it is in hand and good; it stays in the source. */
 const firstEvent = async (
   source: StreamSource,
+  reading: Reading,
   house: House,
   flight: Flight,
   first_token_ms: number,
 ): Promise<Miss | undefined> => {
-  const first = await source.open(first_token_ms + house.tick(), flight.vigil)
-  if (first instanceof TransportFailure) return missed(first, flight)
-  if (first === 'empty')
-    return new Miss(
-      ENGINE_FAULT,
-      new Failure('engine_cut'),
-      'engine_cut',
-      undefined,
-      'the stream ended without an event',
-    )
-  if (first === 'invalid')
-    return new Miss(ENGINE_FAULT, new Failure('engine_invalid'), 'engine_invalid', undefined, 'no event stream')
-  if (first !== 'good') return errorInAnswer(first.error, first.bytes)
+  flight.vigil.awaitFirst(house.tick() + first_token_ms)
+  while (source.state === 'open' && !source.begun) {
+    const piece = await reading.next()
+    reading.arrived()
+    source.take(piece)
+  }
+  flight.vigil.awaitFirst()
+  if (!source.begun && source.state !== 'done') {
+    if (source.error !== undefined) return errorInAnswer(source.error, source.error_bytes)
+    const { failure } = source
+    if (failure instanceof TransportFailure) return missed(failure, flight)
+    if (failure !== undefined || source.malformed_events > 0) return invalid('an event stream that is none')
+    return faulty('engine_cut', 'the stream ended without an event')
+  }
   flight.first_token_tick_ms = house.tick()
   return undefined
-}
-
-const readAll = async (read: Read): Promise<Uint8Array | TransportFailure | 'too_large'> => {
-  const pieces: Uint8Array[] = []
-  let size = 0
-  for (;;) {
-    const piece = await read()
-    if (piece === null) return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
-    if (piece instanceof TransportFailure) return piece
-    size += piece.length
-    if (size > limits.answer_bytes_max) return 'too_large'
-    pieces.push(piece)
-  }
 }

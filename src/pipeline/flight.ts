@@ -1,9 +1,24 @@
 import { Failure } from '../base/failure.ts'
 import type { Exchange } from '../engines/transport.ts'
 import type { Call, Routed } from './call.ts'
+import { estimated } from './estimate.ts'
 import type { House } from './house.ts'
+import { promptTokens } from './intent.ts'
+import { Miss } from './outcome.ts'
 import { type End, endCall } from './settle.ts'
 import { type Overdue, Vigil } from './vigil.ts'
+
+/** Who relays a stream, as far as its flight must tell it something. */
+export type Listener = {
+  /** The client is due a sign of life. */
+  ping(): void
+  /** The client left. */
+  gone(): void
+  /** A deadline passed; the exchange is given up already. */
+  overdue(): void
+}
+
+const NOBODY: Listener = { ping() {}, gone() {}, overdue() {} }
 
 /**
  * A call in the air: its exchange with an engine, its deadlines, and its client, who may leave at any time. Ends the
@@ -12,17 +27,14 @@ import { type Overdue, Vigil } from './vigil.ts'
 export class Flight {
   readonly vigil: Vigil
   attempts = 0
-  /** Why the exchange was given up by us, if it was. */
+  /** Why the exchange was given up by us, if it was; `total` stays, `silence` is the present exchange's. */
   overdue: 'total' | 'silence' | undefined
   /** When the first engine was asked, and when the first event or body was in. On the monotonic clock. */
-  asked_tick_ms = 0
+  asked_tick_ms: number
   first_token_tick_ms = 0
-  /** Told when the client is due a sign of life; the stream's relay takes it over. */
-  onPing: () => void = () => undefined
-  /** Told when the client left; the stream's relay takes it over. */
-  onGone: () => void = () => undefined
+  listener: Listener = NOBODY
   #exchange: Exchange | undefined
-  readonly #call: Call
+  readonly #call: Routed
   readonly #house: House
   readonly #left: () => void
 
@@ -30,7 +42,9 @@ export class Flight {
     this.#call = call
     this.#house = house
     this.asked_tick_ms = house.tick()
-    this.vigil = new Vigil(call.deadline_tick_ms, (overdue) => this.#expired(overdue))
+    const total_ms = call.model?.timeouts.total_ms
+    const total_tick_ms = total_ms === undefined ? call.deadline_tick_ms : call.started_tick_ms + total_ms
+    this.vigil = new Vigil(total_tick_ms, (overdue) => this.#expired(overdue))
     house.watch.add(this.vigil)
     this.#left = () => this.clientLeft()
     const { signal } = call.arrival.request
@@ -38,48 +52,66 @@ export class Flight {
     if (signal.aborted) this.clientLeft()
   }
 
-  /** Takes charge of an exchange; gives it up at once if the client is gone already. */
+  /** Takes charge of an exchange; gives it up at once if it is too late for it. */
   take(exchange: Exchange): void {
     this.#exchange = exchange
-    this.overdue = this.overdue === 'total' ? 'total' : undefined
-    if (this.overdue !== undefined || (this.#call.client_gone && !this.#drains())) exchange.cancel()
+    if (this.overdue === 'silence') this.overdue = undefined
+    if (this.givenUp()) exchange.cancel()
   }
 
-  /** Gives the current exchange up. */
+  /** Gives the current exchange up; harmless after its end. */
   cancel(): void {
     this.#exchange?.cancel()
   }
 
-  /** The client is gone: the engine is told at once, unless it is one that bills the whole answer anyway. */
-  clientLeft(): void {
-    if (this.#call.client_gone || !this.#call.open) return
-    this.#call.client_gone = true
-    if (!this.#drains()) this.cancel()
-    this.onGone()
+  /** The engine answers to its end though the client left, because it bills the whole answer anyway. */
+  get drains(): boolean {
+    return this.#call.target?.engine.config.on_disconnect === 'drain'
   }
 
-  /** Resolves (with undefined) when the client is due a sign of life. */
+  /** Why no engine is to be asked any more; undefined while the call goes on. */
+  givenUp(): Miss | undefined {
+    const code = this.overdue === 'total' ? 'deadline_passed' : this.#abandoned() ? 'client_gone' : undefined
+    return code && new Miss({ next: false, health: 'none', shown: 'as_is' }, new Failure(code), code)
+  }
+
+  /** The client is gone: the engine is told at once, unless it drains. */
+  clientLeft(): void {
+    const call: Call = this.#call
+    if (call.client_gone || !call.open) return
+    call.client_gone = true
+    if (this.#abandoned()) this.cancel()
+    this.listener.gone()
+  }
+
+  /** Resolves when the client is due a sign of life. */
   pingDue(): Promise<undefined> {
     const { promise, resolve } = Promise.withResolvers<undefined>()
-    this.onPing = () => resolve(undefined)
+    this.listener = { ...NOBODY, ping: () => resolve(undefined) }
     this.vigil.awaitPing(this.#house.tick() + this.#call.catalogue.config.server.ping_ms)
     return promise
   }
 
-  /** Ends a call that got no answer; hands the failure on for the refusal. */
+  /**
+   * Ends a call that got no answer; hands the failure on for the refusal. A client that left is charged for the prompt,
+   * which an engine had begun to read.
+   */
   end(failure: Failure): Failure {
+    const gone = this.#call.client_gone
     this.close({
-      ending: this.#call.client_gone ? 'cut_by_client' : 'refused',
-      status: failure.status,
-      failure: this.#call.client_gone ? 'client_gone' : failure.code,
+      ending: gone ? 'cut_by_client' : 'refused',
+      status: gone ? 499 : failure.status,
+      failure: gone ? 'client_gone' : failure.code,
+      ...(gone && this.#exchange && { usage: estimated(promptTokens(this.#call), 0), usage_source: 'estimated' }),
     })
-    return failure
+    return gone ? new Failure('client_gone') : failure
   }
 
   /** Ends the call, once. Answers the journal position to wait for. */
   close(end: End): number | undefined {
     this.#house.watch.remove(this.vigil)
     this.#call.arrival.request.signal.removeEventListener('abort', this.#left)
+    this.listener = NOBODY
     if (!this.#call.open) return undefined
     const now = this.#house.tick()
     return endCall(this.#call, this.#house, {
@@ -90,13 +122,15 @@ export class Flight {
     })
   }
 
-  #drains(): boolean {
-    return this.#call.target?.engine.config.on_disconnect === 'drain'
+  /** The client left, and nobody is to hear the rest. A call that has not reached an engine yet has no rest. */
+  #abandoned(): boolean {
+    return this.#call.client_gone && !(this.drains && this.#exchange !== undefined)
   }
 
   #expired(overdue: Overdue): void {
-    if (overdue === 'ping') return this.onPing()
+    if (overdue === 'ping') return this.listener.ping()
     this.overdue = overdue
     this.cancel()
+    this.listener.overdue()
   }
 }

@@ -1,18 +1,19 @@
 import type { Target } from '../balance/catalogue.ts'
-import { markFailed, markGood, releaseProbe } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
 import { giveCounts } from '../table/counts.ts'
 import { attempt } from './attempt.ts'
 import type { Call, Routed } from './call.ts'
 import { echo } from './echo.ts'
+import { judge } from './engine-record.ts'
 import { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { recordAttempt, recordIntent } from './intent.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { relayStream } from './relay-stream.ts'
-import { relayWhole, relayRefusal } from './relay-whole.ts'
+import { relayRefusal, relayWhole } from './relay-whole.ts'
 import { nextTarget } from './route.ts'
+import { streams } from './upstream-request.ts'
 
 /**
  * Takes the call to engines until one answers, and the answer to the client. The intent is in the journal before the
@@ -25,65 +26,69 @@ export const forward = async (call: Routed, house: House): Promise<Response | Fa
   if (call.target === undefined) return echo(call, house)
   const flight = new Flight(call, house)
   const answering = tryEngines(call, house, flight)
-  if (!call.body.stream) {
-    const answer = await answering
-    return answer instanceof Failure ? flight.end(answer) : respond(answer, call, house, flight)
-  }
+  if (!streams(call)) return respond(await answering, call, house, flight)
   // A model may think for long. Once a sign of life is due the status goes out, and the stream waits for the answer.
   const answer = await Promise.race([answering, flight.pingDue()])
   if (answer === undefined) return relayStream(call, house, flight, answering)
-  return answer instanceof Failure ? flight.end(answer) : respond(answer, call, house, flight)
+  return respond(answer, call, house, flight)
 }
 
-const respond = (answer: Answer, call: Routed, house: House, flight: Flight): Promise<Response> | Response => {
+const respond = (
+  answer: Answer | Failure,
+  call: Routed,
+  house: House,
+  flight: Flight,
+): Promise<Response> | Response | Failure => {
+  if (answer instanceof Failure) return flight.end(answer)
   if (answer.kind === 'stream') return relayStream(call, house, flight, answer)
   return answer.kind === 'whole' ? relayWhole(answer, call, house, flight) : relayRefusal(answer, call, house, flight)
 }
 
-/** One engine after the other, as the table of verdicts allows; the last one's word counts when none answers. */
+/** One engine after the other; the last one's word counts when none answers. A bug is answered like a failure. */
 const tryEngines = async (call: Routed, house: House, flight: Flight): Promise<Answer | Failure> => {
-  const tried: Target[] = []
-  for (let target = call.target!; ;) {
-    tried.push(target)
-    flight.attempts = tried.length
-    const outcome = await attempt(call, house, flight, target)
-    judge(call, house, target, outcome)
-    if (!(outcome instanceof Miss)) return outcome
-    const over =
-      call.client_gone || !outcome.verdict.next || tried.length >= limits.attempts_max || flight.overdue !== undefined
-    const next = over ? undefined : leave(call, house, target, tried)
-    if (next === undefined) return outcome.shown
-    recordAttempt(call, house, next, outcome.because)
-    target = next
+  try {
+    return await asLongAsUseful(call, house, flight)
+  } catch (cause) {
+    flight.cancel()
+    house.log('error', 'internal_error', { call_id: call.id, stage: call.at, cause })
+    return new Failure('internal', { cause })
   }
 }
+
+const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promise<Answer | Failure> => {
+  const tried: Target[] = []
+  let renewed = false
+  for (let target = call.target!; ;) {
+    const late = flight.givenUp()
+    if (late) return late.shown
+    flight.attempts++
+    const outcome = await attempt(call, house, flight, target)
+    if (outcome instanceof Miss) flight.cancel()
+    else {
+      judge(call, house, target, outcome)
+      return outcome
+    }
+    if (outcome.stale && !renewed) renewed = true
+    else {
+      judge(call, house, target, outcome)
+      tried.push(target)
+      const next = goesOn(call, flight, outcome, tried) ? leave(call, house, target, tried) : undefined
+      if (next === undefined) return outcome.shown
+      target = next
+    }
+    recordAttempt(call, house, target, outcome.because)
+  }
+}
+
+const goesOn = (call: Call, flight: Flight, miss: Miss, tried: readonly Target[]): boolean =>
+  miss.verdict.next && tried.length < limits.attempts_max && !call.client_gone && flight.overdue !== 'total'
 
 /** Gives the place at an engine back and takes one at another; undefined if there is none. */
 const leave = (call: Call, house: House, target: Target, tried: readonly Target[]): Target | undefined => {
   const at = call.claims.findIndex((claim) => claim.subject === target.engine.subject)
-  giveCounts(house.table, house.worker, call.claims.splice(at, 1))
+  if (at >= 0) giveCounts(house.table, house.worker, call.claims.splice(at, 1))
   const next = nextTarget(call, house, tried)
   if (next instanceof Failure) return undefined
   call.target = next
   return next
-}
-
-/** Writes what happened into the engine's record. A call that the client left, or that was at fault itself, proves nothing. */
-const judge = (call: Call, house: House, target: Target, outcome: Answer | Miss): void => {
-  const subject = target.engine.subject
-  if (!(outcome instanceof Miss)) {
-    if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
-    else markGood(house.table, subject, outcome.first_byte_ms)
-    return
-  }
-  if (call.client_gone || outcome.verdict.health === 'none') return releaseProbe(house.table, subject)
-  markFailed(house.table, subject, house.now(), outcome.retry_after_ms)
-  house.log('warn', 'engine_failed', {
-    call_id: call.id,
-    engine: target.engine.name,
-    because: outcome.because,
-    cause: outcome.cause,
-  })
-  if (outcome.verdict.shown === 'credential')
-    house.log('error', 'engine_refuses_our_credential', { engine: target.engine.name })
 }

@@ -3,6 +3,7 @@ import { Failure } from '../base/failure.ts'
 import { promptSize } from '../engines/prompt-size.ts'
 import type { Call, Routed } from './call.ts'
 import type { House } from './house.ts'
+import { streams } from './upstream-request.ts'
 
 /** Writes the call down before an engine hears of it. Answers why that is impossible, if it is. */
 export const recordIntent = (call: Routed, house: House): Failure | undefined => {
@@ -18,7 +19,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     engine: call.target?.engine.name ?? 'weir',
     engine_model: call.target?.model ?? '',
     endpoint: call.arrival.endpoint.path,
-    stream: call.body.stream,
+    stream: streams(call),
     hold_nanodollars: 0,
     prompt_tokens_estimate: promptTokens(call),
     price_version: 0,

@@ -1,6 +1,7 @@
 import type { Verdict } from '../balance/verdict.ts'
 import type { Failure } from '../base/failure.ts'
-import type { AnswerFacts } from './interim.ts'
+import type { AnswerFacts } from '../engines/openai-events.ts'
+import type { Reading } from './reading.ts'
 import type { StreamSource } from './stream-source.ts'
 
 /** An answer that goes to the client. */
@@ -16,7 +17,12 @@ export type WholeAnswer = {
 }
 
 /** A stream whose first event is in hand. */
-export type StreamAnswer = { readonly kind: 'stream'; readonly source: StreamSource; readonly first_byte_ms: number }
+export type StreamAnswer = {
+  readonly kind: 'stream'
+  readonly source: StreamSource
+  readonly reading: Reading
+  readonly first_byte_ms: number
+}
 
 /** The engine's own error, for the client as the engine wrote it. */
 export type Refusal = {
@@ -36,12 +42,21 @@ export class Miss {
   readonly because: string
   /** The engine's wish, bounded. */
   readonly retry_after_ms: number | undefined
+  /** For the log. */
   readonly cause: unknown
-  constructor(verdict: Verdict, shown: Refusal | Failure, because: string, retry_after_ms?: number, cause?: unknown) {
+  /** The connection had died of idleness: the same engine may be asked once more, over a fresh one. */
+  readonly stale: boolean
+  constructor(
+    verdict: Verdict,
+    shown: Refusal | Failure,
+    because: string,
+    more: { readonly retry_after_ms?: number | undefined; readonly cause?: unknown; readonly stale?: boolean } = {},
+  ) {
     this.verdict = verdict
     this.shown = shown
     this.because = because
-    this.retry_after_ms = retry_after_ms
-    this.cause = cause
+    this.retry_after_ms = more.retry_after_ms
+    this.cause = more.cause
+    this.stale = more.stale ?? false
   }
 }

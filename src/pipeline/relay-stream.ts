@@ -1,24 +1,24 @@
 import { errorBody, Failure } from '../base/failure.ts'
-import type { Usage } from './interim.ts'
+import { verdictOf } from '../balance/verdict.ts'
+import { TransportFailure } from '../engines/transport.ts'
 import type { EndingKind } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import { streamHeaders } from './answer-headers.ts'
 import type { Routed } from './call.ts'
-import type { Flight } from './flight.ts'
+import { judgeBroken } from './engine-record.ts'
+import { errorStatus } from './error-status.ts'
+import { DONE, eventOf, PING } from './event-bytes.ts'
+import type { Flight, Listener } from './flight.ts'
 import type { House } from './house.ts'
-import { promptTokens } from './intent.ts'
 import type { Answer, StreamAnswer } from './outcome.ts'
-import { onDisk } from './relay-whole.ts'
+import { giveBack, type Reading } from './reading.ts'
+import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
 import type { StreamSource } from './stream-source.ts'
+import { StreamAccount } from './stream-account.ts'
 
-/** A comment with one newline: no client takes it for an event, not even one that has seen an `id:`. */
-const PING = Buffer.from(': ping\n')
-const DONE = Buffer.from('data: [DONE]\n\n')
-/** After the last finish reason: how long usage and `[DONE]` may still take. */
-const AFTER_FINISH_MS = 3_000
-/** A long stream is written down so often, so that a crash bills what was delivered. */
-const PROGRESS_MS = 2_000
+/** After the last finish reason: how long the engine may still keep usage and `[DONE]` back. */
+const AFTER_FINISH_MS = 2_000
 
 /** Relays an event stream: pulled as fast as the client reads, never faster. The answer may still be on its way. */
 export const relayStream = (
@@ -36,61 +36,110 @@ export const relayStream = (
     {
       start: (controller) => relay.start(controller),
       pull: () => relay.pull(),
-      cancel: () => flight.clientLeft(),
+      cancel: () => relay.cancelled(),
     },
     { highWaterMark: 0 },
   )
   return new Response(stream as unknown as BodyInit, { headers: streamHeaders(call) })
 }
 
-class Relay {
+class Relay implements Listener {
   readonly #call: Routed
   readonly #house: House
   readonly #flight: Flight
-  readonly #hash = new Bun.CryptoHasher('sha256')
+  readonly #account: StreamAccount
   #answer: Promise<Answer | Failure> | undefined
   #source: StreamSource | undefined
+  #reading: Reading | undefined
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined
-  #progress_tick_ms: number
+  /** The client waits for bytes. */
+  #pulling = false
+  /** Nobody is there to get bytes any more. */
+  #deaf = false
   #ended = false
-  #bytes = 0
 
   constructor(call: Routed, house: House, flight: Flight, answer: StreamAnswer | Promise<Answer | Failure>) {
     this.#call = call
     this.#house = house
     this.#flight = flight
+    this.#account = new StreamAccount(call, house)
     if (answer instanceof Promise) this.#answer = answer
-    else this.#source = answer.source
-    this.#progress_tick_ms = house.tick()
-    flight.onPing = () => this.#ping()
-    flight.onGone = () => void this.#finish('cut_by_client')
+    else this.#begin(answer)
   }
 
   start(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#controller = controller
+    this.#flight.listener = this
+    // It may have left before there was anybody to tell.
+    if (this.#call.client_gone) return this.gone()
     // A late answer's status goes out with the first byte, so there must be one.
-    if (this.#answer !== undefined) this.#ping()
-    else this.#awaitPing()
+    if (this.#answer !== undefined) this.#sendPing()
+    this.#awaitPing()
   }
 
   /** Delivers at least one piece, or ends the stream. */
   async pull(): Promise<void> {
-    if (this.#answer !== undefined) await this.#arrive(this.#answer)
-    while (!this.#ended) {
-      const source = this.#source!
-      const events = await source.next()
-      if (this.#ended) return
-      for (const event of events) this.#send(event)
-      if (source.state !== 'open') return this.#conclude(source)
-      if (source.finished) this.#flight.vigil.awaitFirst(this.#finishDue())
-      if (events.length > 0) return this.#note(source)
+    this.#pulling = true
+    try {
+      if (this.#answer !== undefined) await this.#arrive(this.#answer)
+      while (!this.#ended) {
+        const source = this.#source!
+        if (!source.has_output && source.state === 'open') {
+          const reading = this.#reading!
+          if (source.finished) reading.hurry(AFTER_FINISH_MS)
+          const piece = await reading.next()
+          reading.arrived()
+          if (this.#ended) return
+          source.take(piece)
+        }
+        const output = source.output()
+        if (output !== undefined) this.#send(output)
+        if (source.state !== 'open') await this.#conclude(source)
+        else if (output !== undefined && !this.#deaf) {
+          this.#account.note(source)
+          this.#awaitPing()
+          return
+        }
+      }
+    } catch (cause) {
+      this.#house.log('error', 'internal_error', { call_id: this.#call.id, stage: 'forward', cause })
+      this.#deaf = true
+      await this.#finish('cut_by_engine', 'internal')
+      // The connection is reset: the one way left to tell that this is not the end.
+      this.#controller!.error(cause)
+    } finally {
+      this.#pulling = false
     }
   }
 
-  #finish_due = 0
-  #finishDue(): number {
-    this.#finish_due ||= this.#house.tick() + AFTER_FINISH_MS
-    return this.#finish_due
+  /** The stream of the response was cancelled: its client is gone. */
+  cancelled(): void {
+    this.#deaf = true
+    this.#flight.clientLeft()
+  }
+
+  gone(): void {
+    this.#deaf = true
+    if (this.#ended) return
+    if (!this.#flight.drains) void this.#finish('cut_by_client')
+    // Nobody pulls any more, so the rest is read from here.
+    else if (!this.#pulling) void this.pull()
+  }
+
+  ping(): void {
+    // A client that does not read is not kept alive by more bytes.
+    if (this.#pulling) this.#sendPing()
+    this.#awaitPing()
+  }
+
+  overdue(): void {
+    // While a read is waiting, its end tells; a client that does not read would never find out.
+    if (!this.#pulling) void this.#fail(this.#lateness())
+  }
+
+  #begin(answer: StreamAnswer): void {
+    this.#source = answer.source
+    this.#reading = answer.reading
   }
 
   /** The answer that the client was kept waiting for. */
@@ -98,117 +147,99 @@ class Relay {
     const answer = await late
     this.#answer = undefined
     if (this.#ended) return
-    if (!(answer instanceof Failure) && answer.kind === 'stream') {
-      this.#source = answer.source
-      return
-    }
     if (answer instanceof Failure) return this.#fail(answer)
+    if (answer.kind === 'stream') return this.#begin(answer)
     // A status was promised already, so an error or a plain body can only be an event.
-    this.#send(
-      Buffer.concat([
-        Buffer.from('data: '),
-        Buffer.from(JSON.stringify(JSON.parse(Buffer.from(answer.bytes).toString('utf8')))),
-        Buffer.from('\n\n'),
-      ]),
-    )
-    if (answer.kind === 'refusal') return this.#finish('refused', 'engine_refused')
+    if (answer.kind === 'refusal') {
+      this.#house.metrics.add('refused_by_engine', 1)
+      this.#send(eventOf(jsonError(answer)))
+      return this.#finish('refused', 'engine_refused')
+    }
+    this.#account.whole = answer
+    this.#send(eventOf(shownBytes(answer, this.#call)))
     return this.#finish('whole')
   }
 
   /** The engine's stream is over: whole, or not, and the client is told which. */
   async #conclude(source: StreamSource): Promise<void> {
-    const whole = source.state === 'done' || source.finished
-    if (whole) return this.#finish('whole')
-    if (source.state === 'error') {
-      this.#send(Buffer.concat([Buffer.from('data: '), source.error!.bytes, Buffer.from('\n\n')]))
-      return this.#finish('cut_by_engine', 'engine_failed')
-    }
-    const { overdue } = this.#flight
-    return this.#fail(
-      new Failure(overdue === 'total' ? 'deadline_passed' : overdue === 'silence' ? 'engine_timeout' : 'engine_cut'),
-    )
+    if (this.#ended) return
+    if (source.malformed_events > 0)
+      this.#house.log('warn', 'engine_events_malformed', {
+        call_id: this.#call.id,
+        engine: this.#call.target?.engine.name,
+        count: source.malformed_events,
+      })
+    if (source.state === 'done' || (source.state !== 'error' && source.finished)) return this.#finish('whole')
+    if (source.error !== undefined) return this.#pass(source, errorStatus(source.error))
+    if (this.#flight.overdue === 'total') return this.#fail(this.#lateness())
+    const { failure } = source
+    const failed =
+      failure instanceof Failure
+        ? failure
+        : this.#flight.overdue === 'silence'
+          ? this.#lateness()
+          : new Failure(failure?.kind === 'invalid' ? 'engine_invalid' : 'engine_cut')
+    const cause = failure instanceof TransportFailure ? `${failure.kind}: ${String(failure.cause ?? '')}` : undefined
+    judgeBroken(this.#call, this.#house, failed.code, cause)
+    return this.#fail(failed)
+  }
+
+  /** Passes the engine's own error event on, unless it speaks of the gateway's credential. */
+  #pass(source: StreamSource, status: number): Promise<void> {
+    const verdict = verdictOf(status)
+    if (verdict.health === 'fail') judgeBroken(this.#call, this.#house, String(status), source.error?.message)
+    if (verdict.shown === 'credential') return this.#fail(new Failure('engine_credential'))
+    if (source.error_bytes === undefined) return this.#fail(new Failure('engine_failed'))
+    this.#send(eventOf(source.error_bytes))
+    return this.#finish('cut_by_engine', 'engine_failed')
+  }
+
+  #lateness(): Failure {
+    return new Failure(this.#flight.overdue === 'total' ? 'deadline_passed' : 'engine_timeout')
   }
 
   /** One error event and no `[DONE]`: half an answer is never told to be a whole one. */
   #fail(failure: Failure): Promise<void> {
+    if (this.#ended) return Promise.resolve()
     this.#house.metrics.failed(failure.code)
-    this.#send(Buffer.from(`data: ${JSON.stringify(errorBody(failure))}\n\n`))
-    return this.#finish(this.#source === undefined ? 'refused' : 'cut_by_engine', failure.code)
+    this.#send(eventOf(Buffer.from(JSON.stringify(errorBody(failure)))))
+    return this.#finish(this.#source?.begun ? 'cut_by_engine' : 'refused', failure.code)
   }
 
-  async #finish(ending: EndingKind, failure = ''): Promise<void> {
+  /** Ends the call, then the stream. */
+  async #finish(wanted: EndingKind, failure = ''): Promise<void> {
     if (this.#ended) return
     this.#ended = true
-    const whole = ending === 'whole'
-    if (whole) this.#hash.update(DONE)
+    const ending = this.#call.client_gone ? 'cut_by_client' : wanted
+    const last = wanted === 'whole' && !this.#deaf ? (this.#source?.done_bytes ?? DONE) : undefined
+    if (last !== undefined) this.#account.sent(last)
     Atomics.sub(this.#house.table.i32, workerI32(this.#house.worker, WORKER.open_streams), 1)
-    this.#house.metrics.add('bytes_out', this.#bytes)
-    const source = this.#source
-    const usage = source?.usage ?? this.#estimated()
-    const position = this.#flight.close({
-      ending,
-      status: 200,
-      failure: ending === 'cut_by_client' ? 'client_gone' : failure,
-      finish_reason: source?.finish_reason ?? '',
-      ...(usage && { usage }),
-      usage_source: source?.usage === undefined ? 'estimated' : 'engine',
-      response_sha256: new Uint8Array(this.#hash.digest()),
-    })
-    if (source?.state === 'done') void this.#giveBack(source)
-    else if (ending !== 'cut_by_client') this.#flight.cancel()
+    const position = this.#flight.close(
+      this.#account.end(ending, this.#source, ending === 'cut_by_client' ? 'client_gone' : failure),
+    )
+    if (this.#source?.state === 'done') void giveBack(this.#reading!, () => this.#flight.cancel())
+    else this.#flight.cancel()
+    // In strict mode the end of the answer waits for the disk; the client may leave meanwhile.
     if (position !== undefined) await onDisk(position, this.#call, this.#house)
-    if (ending === 'cut_by_client') return
-    if (whole) this.#controller!.enqueue(DONE)
+    if (this.#deaf) return
+    if (last !== undefined) this.#controller!.enqueue(last)
     this.#controller!.close()
   }
 
-  /** Reads to the end of the body, so that the connection can serve another call. */
-  async #giveBack(source: StreamSource): Promise<void> {
-    if (!(await source.exhausted())) this.#flight.cancel()
-  }
-
   #send(bytes: Uint8Array): void {
-    this.#hash.update(bytes)
-    this.#bytes += bytes.length
+    if (this.#deaf) return
+    this.#account.sent(bytes)
     this.#controller!.enqueue(bytes)
   }
 
-  #ping(): void {
-    if (this.#ended) return
+  /** Only ever between events: what is sent is whole events. */
+  #sendPing(): void {
+    if (this.#deaf || this.#ended) return
     this.#house.metrics.add('pings', 1)
-    this.#send(PING)
-    this.#awaitPing()
+    this.#controller!.enqueue(PING)
   }
 
   #awaitPing(): void {
     this.#flight.vigil.awaitPing(this.#house.tick() + this.#call.catalogue.config.server.ping_ms)
-  }
-
-  /** After a delivery: the client has its sign of life, and a long answer is written down now and then. */
-  #note(source: StreamSource): void {
-    this.#awaitPing()
-    const now = this.#house.tick()
-    if (now - this.#progress_tick_ms < PROGRESS_MS) return
-    this.#progress_tick_ms = now
-    const usage = source.usage ?? this.#estimated()
-    this.#house.journal.append({
-      kind: 'progress',
-      call_id: this.#call.id,
-      at_ms: this.#house.now(),
-      prompt_tokens: usage?.prompt_tokens ?? 0,
-      completion_tokens: usage?.completion_tokens ?? 0,
-      usage_source: source.usage === undefined ? 'estimated' : 'engine',
-    })
-  }
-
-  /** Tokens that were delivered, when the engine did not say: an event with content is a token. */
-  #estimated(): Usage | undefined {
-    if (this.#source === undefined) return undefined
-    return {
-      prompt_tokens: promptTokens(this.#call),
-      cached_tokens: 0,
-      completion_tokens: this.#source.content_events,
-      reasoning_tokens: 0,
-    }
   }
 }

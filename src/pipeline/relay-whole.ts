@@ -1,8 +1,10 @@
+import { coolMs } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
-import type { Usage } from './interim.ts'
+import { formatRetryAfter } from '../engines/retry-after.ts'
 import { answerHeaders, costUsd } from './answer-headers.ts'
 import { sha256 } from './body.ts'
 import type { Routed } from './call.ts'
+import { estimated, type Tokens, tokensOf } from './estimate.ts'
 import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { promptTokens } from './intent.ts'
@@ -16,8 +18,8 @@ export const relayWhole = async (
   house: House,
   flight: Flight,
 ): Promise<Response> => {
-  const bytes = call.model!.config.rewrite_model ? renamed(answer.bytes, call.body.model) : answer.bytes
-  const usage = answer.facts.usage ?? estimated(answer, call)
+  const bytes = shownBytes(answer, call)
+  const usage = wholeTokens(answer, call)
   const headers = answerHeaders(call, answer.content_type)
   const cost = costUsd(call, usage)
   if (cost !== undefined) headers.set('x-weir-cost-usd', cost)
@@ -26,7 +28,8 @@ export const relayWhole = async (
   const position = flight.close({
     ending: call.client_gone ? 'cut_by_client' : 'whole',
     status: 200,
-    finish_reason: answer.facts.finish_reason ?? '',
+    failure: call.client_gone ? 'client_gone' : '',
+    finish_reason: answer.facts.finishes[0]?.reason ?? '',
     usage,
     usage_source: answer.facts.usage === undefined ? 'estimated' : 'engine',
     response_sha256: sha256(bytes),
@@ -39,8 +42,9 @@ export const relayWhole = async (
 export const relayRefusal = async (answer: Refusal, call: Routed, house: House, flight: Flight): Promise<Response> => {
   const shown = jsonError(answer)
   const headers = answerHeaders(call, 'application/json')
-  if (answer.retry_after_s !== undefined) headers.set('retry-after', String(answer.retry_after_s))
-  else if (answer.status === 429 || answer.status === 503) headers.set('retry-after', '2')
+  const retry_after_s =
+    answer.retry_after_s ?? (answer.status === 429 || answer.status === 503 ? benchS(call, house) : undefined)
+  if (retry_after_s !== undefined) headers.set('retry-after', formatRetryAfter(retry_after_s))
   house.metrics.add(answer.status >= 500 ? 'answers_5xx' : 'answers_4xx', 1)
   house.metrics.add('refused_by_engine', 1)
   flight.close({
@@ -52,6 +56,10 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
   return new Response(shown as BodyInit, { status: answer.status, headers })
 }
 
+/** Seconds until the gateway would try the engine again: the advice where the engine gave none. */
+const benchS = (call: Routed, house: House): number =>
+  call.target === undefined ? 1 : coolMs(house.table, call.target.engine.subject, house.now()) / 1000
+
 /** Waits for the disk; a disk that fails is told, and the answer, which was given, still goes out. */
 export const onDisk = async (position: number, call: Routed, house: House): Promise<void> => {
   const failed = await house.journal.synced(position)
@@ -59,16 +67,18 @@ export const onDisk = async (position: number, call: Routed, house: House): Prom
     house.log('error', 'ending_not_on_disk', { call_id: call.id, cause: failed.detail.cause })
 }
 
-/** Tokens of an answer whose engine did not say: a quarter of its text's bytes. */
-const estimated = (answer: WholeAnswer, call: Routed): Usage => ({
-  prompt_tokens: promptTokens(call),
-  cached_tokens: 0,
-  completion_tokens: Math.ceil(answer.facts.text_bytes / 4),
-  reasoning_tokens: 0,
-})
+/** A whole answer as its client gets it: under the engine's name for the model or, if set so, the client's own. */
+export const shownBytes = ({ bytes, facts }: WholeAnswer, call: Routed): Uint8Array =>
+  call.model!.config.rewrite_model
+    ? renamed(bytes, facts.model_start, facts.model_end, Buffer.from(JSON.stringify(call.body.model)))
+    : bytes
+
+/** Tokens of a whole answer: as the engine counted them, else by the size of the texts. */
+export const wholeTokens = ({ facts }: WholeAnswer, call: Routed): Tokens =>
+  facts.usage ?? estimated(promptTokens(call), tokensOf(facts.text_bytes + facts.reasoning_bytes + facts.tool_bytes))
 
 /** The engine's JSON untouched; anything else (a proxy's page) becomes the message of an OpenAI error. */
-const jsonError = ({ bytes, content_type, status }: Refusal): Uint8Array => {
+export const jsonError = ({ bytes, content_type, status }: Refusal): Uint8Array => {
   if (content_type.includes('json') && bytes.length > 0) return bytes
   const text = Buffer.from(bytes.subarray(0, 1024)).toString('utf8').toWellFormed()
   const message = text.trim() === '' ? `The engine answered ${status}.` : text

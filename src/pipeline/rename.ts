@@ -1,12 +1,3 @@
-import { Failure } from '../base/failure.ts'
-import { jsonScanner } from '../engines/json-scan.ts'
-import { replaceValue, splice } from '../engines/json-splice.ts'
-
-const scanModel = jsonScanner(['model'])
-
-/** A JSON answer with another `model`; as it came if it has none, or cannot be read. */
-export const renamed = (bytes: Uint8Array, model: string): Uint8Array => {
-  const scan = scanModel(bytes)
-  if (scan instanceof Failure || scan.values.model === undefined) return bytes
-  return Buffer.concat(splice(bytes, [replaceValue(scan.values.model, JSON.stringify(model))]))
-}
+/** JSON with another `model`, whose value stands at `[start, end)`; as it came if it has none (`start` is -1). */
+export const renamed = (bytes: Uint8Array, start: number, end: number, alias_json: Uint8Array): Uint8Array =>
+  start < 0 ? bytes : Buffer.concat([bytes.subarray(0, start), alias_json, bytes.subarray(end)])

@@ -1,10 +1,10 @@
 import { Failure } from '../base/failure.ts'
-import type { Usage } from './interim.ts'
 import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { giveCounts } from '../table/counts.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
+import type { Tokens } from './estimate.ts'
 import type { House } from './house.ts'
 
 /** How a call ended, as its last owner knows it; what is left out was not there. */
@@ -13,7 +13,7 @@ export type End = {
   readonly status: number
   readonly failure?: string
   readonly finish_reason?: string
-  readonly usage?: Usage
+  readonly usage?: Tokens
   readonly usage_source?: UsageSource
   readonly attempts?: number
   readonly engine_ms?: number
@@ -22,7 +22,7 @@ export type End = {
 }
 
 const NO_HASH = new Uint8Array(32)
-const NO_USAGE: Usage = { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
+const NO_USAGE: Tokens = { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
 
 /**
  * Ends a call, exactly once: the ending goes to the journal if an intent did, and everything it held goes back. Answers
@@ -50,7 +50,10 @@ const appendEnding = (call: Call, house: House, end: End, total_ms: number): num
     finish_reason: end.finish_reason ?? '',
     engine: call.target?.engine.name ?? 'weir',
     engine_model: call.target?.model ?? '',
-    ...usage,
+    prompt_tokens: usage.prompt_tokens,
+    cached_tokens: usage.cached_tokens,
+    completion_tokens: usage.completion_tokens,
+    reasoning_tokens: usage.reasoning_tokens,
     usage_source: end.usage_source ?? 'engine',
     attempts: end.attempts ?? 1,
     queue_ms: 0,

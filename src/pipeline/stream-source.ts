@@ -1,155 +1,196 @@
-import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
-import { readEvent, SseScanner } from './interim.ts'
+import type { AnswerError } from '../engines/answer-error.ts'
+import { type AnswerFacts, readAnswer } from '../engines/openai-events.ts'
+import { SseScanner } from '../engines/sse-scanner.ts'
 import { TransportFailure } from '../engines/transport.ts'
-import type { Usage } from './interim.ts'
-import type { Read } from './attempt.ts'
-import type { Routed } from './call.ts'
+import type { Usage } from '../engines/usage.ts'
+import { CLOSING, eventOf } from './event-bytes.ts'
 import { renamed } from './rename.ts'
-import type { Vigil } from './vigil.ts'
 
-/** How a stream stands after a read. `done`: `[DONE]` came. `ended`: the body ended without it. */
+/** How a stream stands. `done`: `[DONE]` came. `ended`: the body ended without it. `error`: an error event came. */
 export type SourceState = 'open' | 'done' | 'ended' | 'cut' | 'error'
 
+/** What a stream's client asked for. */
+export type StreamWishes = {
+  /** It asked for the usage chunk. */
+  readonly usage: boolean
+  /** Choices that it asked for, at least. */
+  readonly choices: number
+  /** The model's name as the client knows it, if answers are to show that. */
+  readonly alias: string | undefined
+}
+
 /**
- * One engine's event stream, read as whole events: what a client must not see (comments, empty records, the usage chunk
- * it did not ask for) is left out, what the gateway must know (usage, finish reasons, errors) is kept. Bytes of events
- * that go on are the engine's own.
+ * One engine's event stream, filtered: what a client must not see (comments, empty records, broken JSON, the usage
+ * chunk that it did not ask for) is left out, what the gateway must know (usage, finish reasons, errors) is kept. Bytes
+ * of events that go on are the engine's own; neighbours go on as one piece. Does no reading itself: see `take`.
  */
 export class StreamSource {
   state: SourceState = 'open'
+  /** The engine's own count, the last one. */
   usage: Usage | undefined
+  /** The last finish reason; empty before the first. */
   finish_reason = ''
-  /** Events that carried content, and its bytes. */
-  content_events = 0
+  /** True once any sound event came. */
+  begun = false
+  /** Events that carried generated text, and its bytes. */
+  text_events = 0
   text_bytes = 0
-  /** Why the stream was cut, if the transport said so. */
-  failure: TransportFailure | undefined
-  readonly cancel: () => void
+  /** Events that were left out because their data was not JSON. */
+  malformed_events = 0
+  /** The error event, once the state is `error`: what it says, and its JSON as it came, if it was JSON. */
+  error: AnswerError | undefined
+  error_bytes: Uint8Array | undefined
+  /** `[DONE]` as the engine wrote it. */
+  done_bytes: Uint8Array | undefined
+  /** Why the stream was cut. */
+  failure: TransportFailure | Failure | undefined
   readonly #scanner = new SseScanner()
-  readonly #read: Read
-  readonly #wants_usage: boolean
-  readonly #alias: string | undefined
-  readonly #open_choices = new Set<number>()
-  #usage_events = 0
-  #waiting: Uint8Array[] = []
+  readonly #wishes: StreamWishes
+  readonly #alias_json: Uint8Array | undefined
+  readonly #finished = new Set<number>()
+  #choices: number
+  #usage_shown = false
+  /** Pieces for the client, and the last run of events that stands together in one buffer. */
+  #pieces: Uint8Array[] = []
+  #run: Uint8Array | undefined
+  #run_start = 0
+  #run_end = 0
 
-  constructor(call: Routed, _target: Target, read: Read, cancel: () => void) {
-    this.#read = read
-    this.cancel = cancel
-    this.#wants_usage = call.body.wants_usage
-    this.#alias = call.model!.config.rewrite_model ? call.body.model : undefined
+  constructor(wishes: StreamWishes) {
+    this.#wishes = wishes
+    this.#choices = wishes.choices
+    if (wishes.alias !== undefined) this.#alias_json = Buffer.from(JSON.stringify(wishes.alias))
   }
 
-  /** True once every choice that began has its finish reason. */
+  /** True once every choice has its finish reason. */
   get finished(): boolean {
-    return this.finish_reason !== '' && this.#open_choices.size === 0
+    return this.#finished.size >= this.#choices
   }
 
-  /** Reads until the first event is in hand; it stays for `next`. */
-  async open(
-    due_tick_ms: number,
-    vigil: Vigil,
-  ): Promise<
-    'good' | 'empty' | 'invalid' | TransportFailure | { error: { status: number | undefined }; bytes: Uint8Array }
-  > {
-    for (;;) {
-      vigil.awaitFirst(due_tick_ms)
-      const got = await this.next()
-      vigil.awaitFirst()
-      if (this.error !== undefined) return { error: this.error, bytes: this.error.bytes }
-      if (got.length > 0 || this.state === 'done' || this.finish_reason !== '') {
-        this.#waiting = got
-        return 'good'
-      }
-      if (this.state === 'cut') return this.failure ?? 'invalid'
-      if (this.state === 'ended') return 'empty'
-    }
+  /** True if there are bytes for the client. */
+  get has_output(): boolean {
+    return this.#run !== undefined || this.#pieces.length > 0
   }
 
-  /** The error event, once there was one; the state is `error` then. */
-  error: { readonly status: number | undefined; readonly bytes: Uint8Array } | undefined
-
-  /** The next events for the client: none is possible while the state is `open`. `[DONE]` is never among them. */
-  async next(): Promise<Uint8Array[]> {
-    if (this.#waiting.length > 0) {
-      const waiting = this.#waiting
-      this.#waiting = []
-      return waiting
-    }
-    if (this.state !== 'open') return []
-    const piece = await this.#read()
+  /** Takes the next piece of the body, as the transport gives it. Requires state `open`. */
+  take(piece: Uint8Array | null | TransportFailure): void {
     if (piece instanceof TransportFailure) {
       this.state = 'cut'
       this.failure = piece
-      return []
+      return
     }
-    if (piece === null) {
-      const out = this.#events(this.#scanner.end())
-      if (this.state === 'open') this.state = 'ended'
-      return out
-    }
-    return this.#events(this.#scanner.feed(piece))
-  }
-
-  /** After `[DONE]`: true if the body ends within a moment, so that its connection is free. */
-  async exhausted(): Promise<boolean> {
-    const late = Bun.sleep(REST_MS).then(() => undefined)
-    for (;;) {
-      const piece = await Promise.race([this.#read(), late])
-      if (piece === null) return true
-      if (piece === undefined || piece instanceof TransportFailure) return false
+    if (piece === null) return this.#end()
+    const scanner = this.#scanner
+    scanner.push(piece)
+    while (this.state === 'open') {
+      const more = scanner.next()
+      if (more === false) return
+      if (more instanceof Failure) return this.#broken(more)
+      this.#event()
     }
   }
 
-  #events(events: ReturnType<SseScanner['feed']>): Uint8Array[] {
-    if (events instanceof Failure) {
-      this.state = 'cut'
-      this.cancel()
-      return []
-    }
-    const out: Uint8Array[] = []
-    for (const event of events) {
-      if (this.state !== 'open') break
-      if (event.data !== undefined && this.#passes(event.data))
-        out.push(this.#alias === undefined ? event.bytes : this.#withAlias(event.data))
-    }
-    return out
+  /** The bytes for the client so far, handed out once; undefined if there are none. `[DONE]` is never among them. */
+  output(): Uint8Array | undefined {
+    this.#closeRun()
+    const pieces = this.#pieces
+    if (pieces.length === 0) return undefined
+    this.#pieces = []
+    return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces)
   }
 
-  /** Takes note of an event; false if the client must not see it. */
-  #passes(data: Uint8Array): boolean {
-    const event = readEvent(data)
-    if (event.kind === 'done') {
+  /** The body is over. An event whose closing empty line is missing counts: the body was whole. */
+  #end(): void {
+    const pending = this.#scanner.finish()
+    if (pending instanceof Failure) return this.#broken(pending)
+    if (pending && this.#event()) {
+      this.#closeRun()
+      this.#pieces.push(CLOSING)
+    }
+    if (this.state === 'open') this.state = 'ended'
+  }
+
+  #broken(failure: Failure): void {
+    this.state = 'cut'
+    this.failure = failure
+  }
+
+  /** Takes note of the scanner's event; true if it goes to the client. */
+  #event(): boolean {
+    const scanner = this.#scanner
+    if (scanner.kind !== 'data') return false
+    const facts = readAnswer(scanner.data_buffer, scanner.data_start, scanner.data_end)
+    if (facts.done) {
       this.state = 'done'
+      this.done_bytes = scanner.buffer.subarray(scanner.start, scanner.end)
+      return false
+    }
+    if (facts.error !== undefined || scanner.name === 'error') {
+      this.state = 'error'
+      this.error = facts.error ?? { message: '', type: '', code: '' }
+      if (!facts.malformed) this.error_bytes = scanner.data_buffer.slice(scanner.data_start, scanner.data_end)
       return false
     }
     // One bad event is the engine's slip; the rest of the answer is still good.
-    if (event.kind === 'malformed') return false
-    if (event.error !== undefined) {
-      this.state = 'error'
-      this.error = { status: event.error.status, bytes: data }
+    if (facts.malformed) {
+      this.malformed_events++
       return false
     }
-    if (event.usage !== undefined) this.usage = event.usage
-    for (const index of event.begun) this.#open_choices.add(index)
-    for (const [index, reason] of event.finishes) {
-      this.#open_choices.delete(index)
+    this.begun = true
+    this.#note(facts)
+    if (facts.usage_only) {
+      if (!this.#wishes.usage || this.#usage_shown) return false
+      this.#usage_shown = true
+    }
+    this.#show(facts)
+    return true
+  }
+
+  #note(facts: AnswerFacts): void {
+    if (facts.usage !== undefined) this.usage = facts.usage
+    if (facts.choice_index_max >= this.#choices) this.#choices = facts.choice_index_max + 1
+    for (const { index, reason } of facts.finishes) {
+      this.#finished.add(index)
       this.finish_reason = reason
     }
-    if (event.text_bytes > 0) {
-      this.content_events++
-      this.text_bytes += event.text_bytes
+    const bytes = facts.text_bytes + facts.reasoning_bytes + facts.tool_bytes
+    if (bytes > 0) {
+      this.text_events++
+      this.text_bytes += bytes
     }
-    return !event.usage_only || (this.#wants_usage && this.#usage_events++ === 0)
   }
 
-  #withAlias(data: Uint8Array): Uint8Array {
-    return Buffer.concat([DATA, renamed(data, this.#alias!), END])
+  /** Adds the scanner's event to what the client gets. */
+  #show(facts: AnswerFacts): void {
+    const { buffer, start, end, data_buffer, data_start, data_end } = this.#scanner
+    if (this.#alias_json !== undefined && facts.model_start >= 0) {
+      this.#closeRun()
+      if (data_buffer === buffer) {
+        const event = buffer.subarray(start, end)
+        this.#pieces.push(renamed(event, facts.model_start - start, facts.model_end - start, this.#alias_json))
+      } else {
+        const data = data_buffer.subarray(data_start, data_end)
+        const json = renamed(data, facts.model_start - data_start, facts.model_end - data_start, this.#alias_json)
+        this.#pieces.push(eventOf(json))
+      }
+      return
+    }
+    if (this.#run === buffer && this.#run_end === start) {
+      this.#run_end = end
+      return
+    }
+    this.#closeRun()
+    this.#run = buffer
+    this.#run_start = start
+    this.#run_end = end
+  }
+
+  #closeRun(): void {
+    const run = this.#run
+    if (run === undefined) return
+    this.#run = undefined
+    const whole = this.#run_start === 0 && this.#run_end === run.length
+    this.#pieces.push(whole ? run : run.subarray(this.#run_start, this.#run_end))
   }
 }
-
-/** How long the end of a body may come after its `[DONE]`. */
-const REST_MS = 250
-const DATA = Buffer.from('data: ')
-const END = Buffer.from('\n\n')

@@ -2,11 +2,14 @@ import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import { type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
 import type { UpstreamRequest } from '../engines/transport.ts'
-import { joinUrl } from './interim.ts'
+import { joinUrl } from '../engines/url.ts'
 import type { Routed } from './call.ts'
 
 /** Headers of the client that an engine may see. Everything else stays here, above all the client's credential. */
 const PASSED = ['traceparent', 'tracestate'] as const
+
+/** True if the call is to be answered with an event stream. */
+export const streams = (call: Routed): boolean => call.body.stream && call.arrival.endpoint.streams
 
 /** What is sent to an engine: the client's bytes, but for the model's name there and the wish for usage. */
 export const upstreamRequest = (call: Routed, target: Target): UpstreamRequest | Failure => {
@@ -16,7 +19,7 @@ export const upstreamRequest = (call: Routed, target: Target): UpstreamRequest |
   const { config } = target.engine
   const headers: [string, string][] = [
     ['content-type', 'application/json'],
-    ['accept', call.body.stream ? 'text/event-stream' : 'application/json'],
+    ['accept', streams(call) ? 'text/event-stream' : 'application/json'],
     ['user-agent', 'weir'],
   ]
   if (config.key !== undefined) headers.push(['authorization', `Bearer ${config.key}`])
@@ -32,15 +35,12 @@ export const upstreamRequest = (call: Routed, target: Target): UpstreamRequest |
   }
 }
 
-const bodyEdits = ({ body, arrival }: Routed, target: Target): Edit[] | Failure => {
+const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
+  const { body } = call
   const { bytes, scan } = body
   const edits: Edit[] = []
   if (target.model !== body.model) edits.push(replaceValue(scan.values.model!, JSON.stringify(target.model)))
-  const asks_usage =
-    body.stream &&
-    arrival.endpoint.streams &&
-    !body.wants_usage &&
-    !target.engine.config.can.includes('no_stream_options')
+  const asks_usage = streams(call) && !body.wants_usage && !target.engine.config.can.includes('no_stream_options')
   if (asks_usage) {
     const outer = scan.values.stream_options
     const inner = scan.values['stream_options.include_usage']

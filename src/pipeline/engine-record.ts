@@ -1,0 +1,27 @@
+import type { Target } from '../balance/catalogue.ts'
+import { markFailed, markGood, releaseProbe } from '../balance/health.ts'
+import type { Call } from './call.ts'
+import type { House } from './house.ts'
+import { type Answer, Miss } from './outcome.ts'
+
+/** Writes what an attempt gave into the engine's record. What the client left, or was at fault itself, proves nothing. */
+export const judge = (call: Call, house: House, target: Target, outcome: Answer | Miss): void => {
+  const { subject, name } = target.engine
+  if (!(outcome instanceof Miss)) {
+    if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
+    else markGood(house.table, subject, outcome.first_byte_ms)
+    return
+  }
+  if (outcome.verdict.health === 'none') releaseProbe(house.table, subject)
+  else markFailed(house.table, subject, house.now(), outcome.retry_after_ms)
+  if (!outcome.verdict.next) return
+  house.log('warn', 'engine_failed', { call_id: call.id, engine: name, because: outcome.because, cause: outcome.cause })
+  if (outcome.verdict.shown === 'credential') house.log('error', 'engine_refuses_our_credential', { engine: name })
+}
+
+/** Writes down that an engine broke off an answer that had begun. */
+export const judgeBroken = (call: Call, house: House, because: string, cause: unknown): void => {
+  const { engine } = call.target!
+  markFailed(house.table, engine.subject, house.now())
+  house.log('warn', 'engine_broke_off', { call_id: call.id, engine: engine.name, because, cause })
+}

@@ -1,0 +1,81 @@
+import { Failure } from '../base/failure.ts'
+import type { EndingKind } from '../journal/record.ts'
+import type { Routed } from './call.ts'
+import { estimated, streamTokens, type Tokens } from './estimate.ts'
+import type { House } from './house.ts'
+import { promptTokens } from './intent.ts'
+import type { WholeAnswer } from './outcome.ts'
+import { wholeTokens } from './relay-whole.ts'
+import type { End } from './settle.ts'
+import type { StreamSource } from './stream-source.ts'
+
+/** A long stream is written down so often, so that a crash bills what was delivered. */
+const PROGRESS_MS = 2_000
+
+/** What a stream delivered, and what it cost so far. */
+export class StreamAccount {
+  /** Set when a plain answer was sent as an event. */
+  whole: WholeAnswer | undefined
+  readonly #call: Routed
+  readonly #house: House
+  readonly #hash = new Bun.CryptoHasher('sha256')
+  #progress_tick_ms: number
+  #prompt_tokens: number | undefined
+
+  constructor(call: Routed, house: House) {
+    this.#call = call
+    this.#house = house
+    this.#progress_tick_ms = house.tick()
+  }
+
+  /** Counts bytes that went to the client; pings are no part of the answer. */
+  sent(bytes: Uint8Array): void {
+    this.#hash.update(bytes)
+    this.#house.metrics.add('bytes_out', bytes.length)
+  }
+
+  /** Writes a long answer down now and then. */
+  note(source: StreamSource): void {
+    const now = this.#house.tick()
+    if (now - this.#progress_tick_ms < PROGRESS_MS) return
+    this.#progress_tick_ms = now
+    const { prompt_tokens, completion_tokens } = this.#tokens(source)
+    const position = this.#house.journal.append({
+      kind: 'progress',
+      call_id: this.#call.id,
+      at_ms: this.#house.now(),
+      prompt_tokens,
+      completion_tokens,
+      usage_source: source.usage === undefined ? 'estimated' : 'engine',
+    })
+    // The ending has its room; without progress a crash bills a little less.
+    if (position instanceof Failure)
+      this.#house.log('warn', 'progress_not_recorded', { call_id: this.#call.id, because: position.code })
+  }
+
+  /** What the ending of the call says. `source` is undefined if no stream ever began. */
+  end(ending: EndingKind, source: StreamSource | undefined, failure: string): End {
+    const counted = source?.usage ?? this.whole?.facts.usage
+    const billed = source !== undefined || this.whole !== undefined || ending === 'cut_by_client'
+    return {
+      ending,
+      status: 200,
+      failure,
+      finish_reason: source?.finish_reason ?? this.whole?.facts.finishes[0]?.reason ?? '',
+      ...(billed && { usage: this.#tokens(source) }),
+      usage_source: counted === undefined && billed ? 'estimated' : 'engine',
+      response_sha256: new Uint8Array(this.#hash.digest()),
+    }
+  }
+
+  /** The engine's count, else the gateway's own of what was delivered. */
+  #tokens(source: StreamSource | undefined): Tokens {
+    if (source?.usage !== undefined) return source.usage
+    if (this.whole !== undefined) return wholeTokens(this.whole, this.#call)
+    this.#prompt_tokens ??= promptTokens(this.#call)
+    return estimated(
+      this.#prompt_tokens,
+      source === undefined ? 0 : streamTokens(source.text_events, source.text_bytes),
+    )
+  }
+}
