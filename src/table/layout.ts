@@ -5,7 +5,8 @@
  * offset          size            what
  * 0               4096            header (HEADER)
  * 4096            32 × 4096       one page a worker (WORKER), counters from WORKER.metrics on
- * 135168          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
+ * 135168          131072          which engine has which conversation (SESSIONS)
+ * 266240          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
  * ```
  *
  * Int32 and BigInt64 cells are touched through `Atomics` only. Float64 cells have one writer each. A subject's *total* is
@@ -15,11 +16,16 @@
 
 /** "WEIR" and the layout's version: another version is another file. */
 export const TABLE_MAGIC = 0x52494557
-export const TABLE_VERSION = 1
+export const TABLE_VERSION = 2
 
 export const HEADER_BYTES = 4096
 export const WORKER_BYTES = 4096
 export const SUBJECT_BYTES = 512
+export const SESSIONS_BYTES = 131_072
+/** Where the index of conversations begins; it is read and written by `balance/sessions.ts`. */
+export const SESSIONS_AT = HEADER_BYTES + 32 * WORKER_BYTES
+/** Where the subjects begin. */
+export const SUBJECTS_AT = SESSIONS_AT + SESSIONS_BYTES
 
 /** Cells of the header, as indexes into the view named by their comment. */
 export const HEADER = {
@@ -70,7 +76,9 @@ export const SUBJECT = {
   token_tat_ns: 3, // i64: the same for tokens
   count: 8, // i32: calls at once
   fail_streak: 9, // i32: engine: failures in a row
-  probing: 10, // i32: engine: a trial request is under way
+  probe_state: 10, // i32: engine: what the last probe found (PROBE)
+  sessions: 11, // i32: engine: conversations that the index sends there
+  bench_kind: 2, // i32: engine: why it was benched last (`balance/health.ts`)
   amount: 6, // i64: held nanodollars, or tokens in flight of an engine
   spent: 7, // i64: posted nanodollars of the current window
   cool_until_ms: 8, // i64: engine: no traffic before
@@ -85,6 +93,20 @@ export const SUBJECT = {
   amount_columns: 32, // i64 × 32
 } as const
 
+/** Cells of an engine that lie over cells which only keys, tenants and budgets use. */
+export const ENGINE = {
+  latency_at_ms: 2, // f64: when `latency_ms` moved last
+  token_ms: 3, // f64: moving average of the time a token takes after the first
+  recovered_at_ms: 7, // f64: first good answer after a bench; traffic grows from there
+} as const
+
+/** Cells of a model, over cells that only engines use. */
+export const MODEL = {
+  retry_tat_us: 8, // i64: theoretical arrival time of the retry budget
+} as const
+
+/** What the last probe of an engine found. */
+export const PROBE = { unknown: 0, good: 1, bad: 2 } as const
+
 /** Size of the file for so many subjects. */
-export const tableBytes = (subjects_max: number): number =>
-  HEADER_BYTES + 32 * WORKER_BYTES + subjects_max * SUBJECT_BYTES
+export const tableBytes = (subjects_max: number): number => SUBJECTS_AT + subjects_max * SUBJECT_BYTES

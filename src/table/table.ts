@@ -1,10 +1,10 @@
 import { closeSync, fsyncSync, openSync, renameSync, statSync, writeSync } from 'node:fs'
-import { limits } from '../base/limits.ts'
 import {
   HEADER,
   HEADER_BYTES,
   SUBJECT,
   SUBJECT_BYTES,
+  SUBJECTS_AT,
   TABLE_MAGIC,
   TABLE_VERSION,
   tableBytes,
@@ -85,8 +85,7 @@ export const subjectOf = (table: Table, kind: string, name: string): Subject | u
 }
 
 /** The place of the subject with a number, `[0, subjects_max)`. */
-export const subjectAt = (number: number): Subject =>
-  (HEADER_BYTES + limits.workers_max * WORKER_BYTES + number * SUBJECT_BYTES) / 8
+export const subjectAt = (number: number): Subject => (SUBJECTS_AT + number * SUBJECT_BYTES) / 8
 
 /** The index of a worker's first Int32 cell. */
 export const workerI32 = (worker: number, cell: number): number => (HEADER_BYTES + worker * WORKER_BYTES) / 4 + cell
