@@ -12,8 +12,17 @@ export type HouseSettings = {
   readonly config?: object
   readonly workers?: number
   readonly env?: Readonly<Record<string, string>>
+  /** The text of the configuration file as it is; wins over `config`. */
+  readonly text?: string
   /** An existing data folder, to start a house again. */
   readonly data?: string
+  /** Ports to bind again; free ones by default. */
+  readonly port?: number
+  readonly ops?: number
+  /** Sends a SIGTERM so long after the start, ready or not. */
+  readonly signal_after_ms?: number
+  /** Flags to add. */
+  readonly flags?: readonly string[]
   /** Shows the house's log. */
   readonly loud?: boolean
 }
@@ -28,8 +37,12 @@ export type TestHouse = AsyncDisposable & {
   readonly url: string
   readonly ops_url: string
   readonly data: string
+  /** The configuration file, to be written anew before a SIGHUP. */
+  readonly config_file: string
   /** What it wrote to stderr so far. */
   log(): string
+  /** What it wrote to stdout so far. */
+  out(): string
   /** Log lines with this event name. */
   logged(event: string): Record<string, any>[]
   kill(signal: NodeJS.Signals): void
@@ -52,6 +65,8 @@ export type TestHouse = AsyncDisposable & {
   ): Promise<Response>
   /** Pids of the children by role, from the system. */
   pids(role: string): number[]
+  /** `kill -9` of the supervisor and all its children at once; resolves when none is left. */
+  killTree(): Promise<void>
 }
 
 /** Starts a house and waits for its ready line. */
@@ -60,7 +75,7 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
   const data = settings.data ?? `${folder!.path}/data`
   mkdirSync(data, { recursive: true })
   const config_file = `${data}/../weir.yaml`
-  writeFileSync(config_file, JSON.stringify(settings.config ?? {}))
+  writeFileSync(config_file, settings.text ?? JSON.stringify(settings.config ?? {}))
   const house = Bun.spawn({
     cmd: [
       process.execPath,
@@ -69,18 +84,20 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
       '--config',
       config_file,
       '--port',
-      '0',
+      String(settings.port ?? 0),
       '--ops-port',
-      '0',
+      String(settings.ops ?? 0),
       '--data',
       data,
       '--workers',
       String(settings.workers ?? 1),
+      ...(settings.flags ?? []),
     ],
     env: { ...process.env, WEIR_ADMIN_TOKEN: ADMIN_TOKEN, WEIR_DEMO_KEY: DEMO_KEY, ...settings.env },
     stdout: 'pipe',
     stderr: 'pipe',
   })
+  if (settings.signal_after_ms !== undefined) setTimeout(() => house.kill('SIGTERM'), settings.signal_after_ms)
   let log = ''
   void collect(house.stderr, (text) => {
     log += text
@@ -120,7 +137,9 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
     url,
     ops_url,
     data,
+    config_file,
     log: () => log,
+    out: () => out,
     logged: (event) =>
       log
         .split('\n')
@@ -142,6 +161,8 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
         async () =>
           (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } })).status === 200,
       )
+      // One worker knows it. The others look just as often.
+      if ((settings.workers ?? 1) > 1) await Bun.sleep(150)
       return secret
     },
     rows,
@@ -159,6 +180,11 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
         ...(signal && { signal }),
       }),
     pids: (role) => housePids(data, role),
+    killTree: async () => {
+      for (const each of [pid, ...housePids(data, '')]) killPid(each)
+      await house.exited
+      await eventually(() => housePids(data, '').length === 0, 5_000)
+    },
     [Symbol.asyncDispose]: async () => {
       if (house.exitCode === null) house.kill('SIGKILL')
       await house.exited
@@ -172,6 +198,14 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
 const collect = async (stream: ReadableStream<Uint8Array>, see: (text: string) => void): Promise<void> => {
   const decoder = new TextDecoder()
   for await (const chunk of stream as unknown as AsyncIterable<Uint8Array>) see(decoder.decode(chunk, { stream: true }))
+}
+
+const killPid = (pid: number): void => {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It has ended already.
+  }
 }
 
 /** Processes of the house on a data folder that have the role, as the system lists them. */

@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'bun:test'
+import { startHouse } from '../kit/house.ts'
+import { connectRaw, requestBytes } from '../kit/raw-client.ts'
+import { eventually, rollFrom } from '../kit/wait.ts'
+import { call, expectOneRowEach, houseConfig, marked, markedEngine, startTraffic } from './traffic.ts'
+
+const isReady = async (ops_url: string): Promise<boolean> => (await fetch(`${ops_url}/ready`)).status === 200
+
+describe('SIGTERM', () => {
+  test('50 streams and short calls run to their end, readiness goes at once, exit 0, rows equal answers', async () => {
+    await using engine = markedEngine()
+    await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
+    const key = await house.key('acme')
+    expect(await isReady(house.ops_url)).toBe(true)
+    const bodies = Array.from({ length: 50 }, (_, n) => marked(`long-${n}`, true, 60, 25))
+    const streams = Promise.all(bodies.map((body) => call(house.url, key, body)))
+    const traffic = startTraffic(house, key, 'short', 4, rollFrom(1))
+    await eventually(() => engine.calls.now >= 50, 5_000)
+    await Bun.sleep(200)
+    house.kill('SIGTERM')
+    await eventually(async () => !(await isReady(house.ops_url)), 1_000)
+    // Nobody accepts any more, long before the streams end.
+    await eventually(async () => (await call(house.url, key, marked('late', false))).status === 0, 500)
+    expect(engine.calls.now).toBeGreaterThanOrEqual(50)
+    await traffic.stop()
+
+    const results = await streams
+    const text = Array.from({ length: 60 }, (_, piece) => `p${piece} `).join('')
+    expect(results.filter((result) => !result.whole || result.text !== text)).toEqual([])
+    expect(await house.exited).toBe(0)
+    expect(house.pids('')).toEqual([])
+
+    // Short calls either got their whole answer, or were never taken: refused by a closed port, or told 503.
+    const half = traffic.seen.filter(({ status, whole }) => status === 200 && !whole)
+    expect(half).toEqual([])
+    const answered = [...results, ...traffic.seen].filter(({ status }) => status === 200)
+    const rows = house.rows()
+    expectOneRowEach(
+      house.data,
+      answered.map(({ body }) => body),
+    )
+    expect(rows.length).toBe(answered.length)
+    expect(rows.length).toBe(engine.requests.length)
+    expect(rows.filter((row) => row['ending'] !== 'whole')).toEqual([])
+    const order = ['draining', 'stopped'].map((event) => house.logged(event).length)
+    expect(order).toEqual([1, 1])
+  })
+
+  test('a stream longer than the grace is cut so that its client can tell, and has its row', async () => {
+    await using engine = markedEngine()
+    await using house = await startHouse({ config: houseConfig(engine.url, { grace_ms: 600 }), workers: 1 })
+    const key = await house.key('acme')
+    const long = marked('long', true, 400, 25)
+    const short = marked('short', true, 10, 30)
+    const calls = Promise.all([call(house.url, key, long), call(house.url, key, short)])
+    await eventually(() => engine.calls.now === 2)
+    house.kill('SIGTERM')
+    const [cut, whole] = await calls
+    expect(cut).toMatchObject({ status: 200, whole: false })
+    expect(cut!.text.startsWith('p0 p1 ')).toBe(true)
+    expect(whole).toMatchObject({ status: 200, whole: true })
+    expect(await house.exited).toBe(0)
+    expectOneRowEach(house.data, [long, short])
+    const endings = house.rows().map((row) => row['ending'])
+    expect(endings.toSorted()).toEqual(['cut_by_client', 'whole'])
+    // The engine was told.
+    expect((await engine.hangUp(engine.requests.findIndex((request) => request.text().includes('long/')))).by).toBe(
+      'peer',
+    )
+  })
+
+  test('a second one stops at once and leaves nobody behind; what was open is recovered by the next house', async () => {
+    await using engine = markedEngine()
+    await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
+    const key = await house.key('acme')
+    const bodies = Array.from({ length: 5 }, (_, n) => marked(`long-${n}`, true, 400, 25))
+    const streams = Promise.all(bodies.map((body) => call(house.url, key, body)))
+    await eventually(() => engine.calls.now === 5)
+    house.kill('SIGTERM')
+    await eventually(() => house.logged('draining').length === 1)
+    house.kill('SIGTERM')
+    expect(await house.exited).toBe(1)
+    await eventually(() => house.pids('').length === 0, 1_000)
+    expect((await streams).filter(({ whole }) => whole)).toEqual([])
+    await using next = await startHouse({ config: houseConfig(engine.url), data: house.data })
+    expectOneRowEach(next.data, bodies)
+    expect(next.rows().map((row) => row['ending'])).toEqual(Array(5).fill('recovered'))
+    expect(await next.stop()).toBe(0)
+  })
+
+  test('before the ready line: nothing stays', async () => {
+    await using engine = markedEngine()
+    for (const delay_ms of [120, 200, 300, 420]) {
+      const starting = startHouse({ config: houseConfig(engine.url), workers: 2, signal_after_ms: delay_ms })
+      const ended = await starting.then(
+        async (house) => {
+          await using open = house
+          return await open.exited
+        },
+        (cause: Error) => cause.message,
+      )
+      // Before the process can hear it, a signal ends it as any program.
+      if (typeof ended === 'string') expect(ended).toMatch(/the house ended with (0|143)/)
+      else expect(ended).toBe(0)
+    }
+  })
+
+  test('to the whole process group, as a terminal or a service manager sends it: drained all the same', async () => {
+    await using engine = markedEngine()
+    await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
+    const key = await house.key('acme')
+    const body = marked('long', true, 40, 25)
+    const stream = call(house.url, key, body)
+    await eventually(() => engine.calls.now === 1)
+    for (const pid of house.pids('')) process.kill(pid, 'SIGINT')
+    expect(await stream).toMatchObject({ status: 200, whole: true })
+    expect(await house.exited).toBe(0)
+    expectOneRowEach(house.data, [body])
+    expect(house.logged('process_died')).toEqual([])
+  })
+
+  test('with a dead accountant: another posts what is left before the house is done', async () => {
+    await using engine = markedEngine()
+    await using house = await startHouse({ config: houseConfig(engine.url), workers: 1 })
+    const key = await house.key('acme')
+    const bodies = Array.from({ length: 20 }, (_, n) => marked(`b-${n}`, false))
+    await Promise.all(bodies.map((body) => call(house.url, key, body)))
+    process.kill(house.pids('accountant')[0]!, 'SIGKILL')
+    expect(await house.stop()).toBe(0)
+    expectOneRowEach(house.data, bodies)
+  })
+})
+
+test('a request that was half sent when the drain began is answered or refused, never left without a word', async () => {
+  await using engine = markedEngine()
+  await using house = await startHouse({ config: houseConfig(engine.url), workers: 1 })
+  const key = await house.key('acme')
+  const request = requestBytes(
+    'POST',
+    '/v1/chat/completions',
+    { authorization: `Bearer ${key}` },
+    marked('half', false),
+  )
+  using client = await connectRaw(house.port)
+  await client.send(request.subarray(0, 60))
+  // Something must keep the house open for a moment.
+  const stream = call(house.url, key, marked('long', true, 20, 25))
+  await eventually(() => engine.calls.now === 1)
+  house.kill('SIGTERM')
+  await eventually(() => house.logged('draining').length === 1)
+  await Bun.sleep(50)
+  await client.send(request.subarray(60))
+  const answer = await client.response()
+  expect(answer.status).toBe(503)
+  expect(answer.json().error.code).toBe('draining')
+  expect(answer.header('retry-after')).toBe('1')
+  expect((await stream).whole).toBe(true)
+  expect(await house.exited).toBe(0)
+})
