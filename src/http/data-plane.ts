@@ -29,13 +29,17 @@ const MODEL_ADDRESSES = Array.from(
  * address; everything else is the pipeline.
  */
 export const dataPlane = (house: House, serve: Serve) => {
+  const finish = (request: Request, response: Response): Response => {
+    if (house.leaving) response.headers.set('connection', 'close')
+    return withCors(house.catalogue.config, request, response)
+  }
   const run = async (request: Request, server: Server, endpoint: Endpoint): Promise<Response> => {
     const keepOpen = () => server?.timeout(request, STREAM_IDLE_S)
-    return withCors(house.catalogue.config, request, await serve({ request, endpoint, keepOpen }, house))
+    return finish(request, await serve({ request, endpoint, keepOpen }, house))
   }
   const read = (request: Request, make: () => Response | Failure): Response => {
     const made = headFault(request) ?? make()
-    return withCors(house.catalogue.config, request, made instanceof Failure ? refuse(made, house) : made)
+    return finish(request, made instanceof Failure ? refuse(made, house) : made)
   }
   const app = new Elysia({ name: 'data-plane' })
     .get(MODELS_PATH, ({ request }) => read(request, () => listModels(request, house)))

@@ -39,13 +39,10 @@ export const headFault = (request: Request): Failure | undefined => {
   return undefined
 }
 
-/** The path of a request target as Bun gives it, decoded nowhere. Never throws, whatever the Host is. */
-export const pathOf = (url: string): string => {
-  const from = url.indexOf('/', url.indexOf('://') + 3)
-  const query = url.indexOf('?', from)
-  return from < 0 ? '/' : url.slice(from, query < 0 ? undefined : query)
-}
+/** The path of a request target as Bun gives it, decoded nowhere; `/` if there is none. Never throws, whatever the Host is. */
+export const pathOf = (url: string): string => PATH.exec(url)?.[1] ?? '/'
 
+const PATH = /^(?:[a-z]+:\/\/[^/?]*)?(\/[^?]*)/
 const HOST = /^(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,255})(:\d{1,5})?$/
 const LENGTH = /^(0|[1-9]\d{0,15})$/
 const BODYLESS = new Set(['GET', 'HEAD', 'OPTIONS', 'DELETE', 'TRACE'])

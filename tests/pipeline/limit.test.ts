@@ -1,0 +1,132 @@
+import { expect, test } from 'bun:test'
+import { Failure } from '../../src/base/failure.ts'
+import { admit } from '../../src/pipeline/admit.ts'
+import { frame } from '../../src/pipeline/frame.ts'
+import { identify } from '../../src/pipeline/identify.ts'
+import { limit } from '../../src/pipeline/limit.ts'
+import { endCall } from '../../src/pipeline/settle.ts'
+import { SUBJECT } from '../../src/table/layout.ts'
+import { subjectOf } from '../../src/table/table.ts'
+import { arrival, codeOf, unitHouse, type UnitSettings } from './unit-house.ts'
+
+type Unit = Awaited<ReturnType<typeof unitHouse>>
+
+const BODY = '{"model":"m1","messages":[]}'
+
+/** Runs the stages up to the limits. A refused call ends, as it would in the pipeline. */
+const take = async ({ house }: Unit, body = BODY) => {
+  const admitted = admit(arrival({ body }), house)
+  if (admitted instanceof Failure) throw new Error(admitted.code)
+  const framed = frame(admitted, house)
+  if (framed instanceof Failure) throw new Error(framed.code)
+  const identified = identify(framed, house)
+  if (identified instanceof Failure) throw new Error(identified.code)
+  const limited = await limit(identified, house)
+  if (limited instanceof Failure) endCall(admitted, house, { ending: 'refused', status: limited.status })
+  return limited
+}
+
+const acme = (limits: object): UnitSettings['config'] => ({ tenants: [{ name: 'acme', limits }] })
+
+test.each([
+  // key's limits, tenant's limits, what four calls at once get
+  [{ concurrent: 2 }, {}, ['ok', 'ok', 'concurrency_exceeded', 'concurrency_exceeded']],
+  [{}, { concurrent: 2 }, ['ok', 'ok', 'concurrency_exceeded', 'concurrency_exceeded']],
+  [
+    { concurrent: 3 },
+    { concurrent: 1 },
+    ['ok', 'concurrency_exceeded', 'concurrency_exceeded', 'concurrency_exceeded'],
+  ],
+  [
+    { concurrent: 0 },
+    {},
+    ['concurrency_exceeded', 'concurrency_exceeded', 'concurrency_exceeded', 'concurrency_exceeded'],
+  ],
+  [{ requests_per_minute: 2 }, {}, ['ok', 'ok', 'rate_exceeded', 'rate_exceeded']],
+  [{}, { requests_per_minute: 2 }, ['ok', 'ok', 'rate_exceeded', 'rate_exceeded']],
+  [{ requests_per_minute: 3 }, { requests_per_minute: 1 }, ['ok', 'rate_exceeded', 'rate_exceeded', 'rate_exceeded']],
+  [{}, {}, ['ok', 'ok', 'ok', 'ok']],
+])('key %j, tenant %j', async (key, tenant, wanted) => {
+  await using unit = await unitHouse({ config: acme(tenant)!, keys: [key] })
+  const got: string[] = []
+  for (const _ of wanted) got.push(codeOf(await take(unit)))
+  expect(got).toEqual(wanted)
+})
+
+test('a place is free again once its call has ended, and a refusal held none', async () => {
+  await using unit = await unitHouse({ keys: [{ concurrent: 1 }] })
+  const first = await take(unit)
+  if (first instanceof Failure) throw new Error(first.code)
+  for (let again = 0; again < 3; again++) expect(codeOf(await take(unit))).toBe('concurrency_exceeded')
+  endCall(first, unit.house, { ending: 'whole', status: 200 })
+  expect(codeOf(await take(unit))).toBe('ok')
+})
+
+test('a call that the tenant refuses costs the key nothing', async () => {
+  await using unit = await unitHouse({
+    config: acme({ requests_per_minute: 1 })!,
+    keys: [{ requests_per_minute: 2 }],
+  })
+  expect(codeOf(await take(unit))).toBe('ok')
+  for (let again = 0; again < 5; again++) expect(codeOf(await take(unit))).toBe('rate_exceeded')
+  unit.clock.now_ms += 60_000
+  expect(await take(unit)).toMatchObject({ rate: { limit: 1 } })
+})
+
+test('a refusal says who is limited, to what, and when to come back; then it works', async () => {
+  await using unit = await unitHouse({ keys: [{ requests_per_minute: 6 }] })
+  for (let n = 0; n < 6; n++) expect(await take(unit)).toMatchObject({ rate: { remaining: 5 - n, limit: 6 } })
+  const refused = (await take(unit)) as Failure
+  expect(refused).toMatchObject({
+    code: 'rate_exceeded',
+    detail: {
+      says: 'The limit of 6 requests a minute for this key is used up.',
+      retry_after_s: 10,
+      headers: {
+        'x-ratelimit-limit-requests': '6',
+        'x-ratelimit-remaining-requests': '0',
+        'x-ratelimit-reset-requests': '60s',
+      },
+    },
+  })
+  unit.clock.now_ms += 9_999
+  expect(codeOf(await take(unit))).toBe('rate_exceeded')
+  unit.clock.now_ms += 1
+  expect(codeOf(await take(unit))).toBe('ok')
+})
+
+test('limits that the head decides come before the body is judged', async () => {
+  await using unit = await unitHouse({ keys: [{ requests_per_minute: 1 }] })
+  expect(codeOf(await take(unit, '{'))).toBe('json_invalid')
+  expect(codeOf(await take(unit, '{'))).toBe('rate_exceeded')
+})
+
+test('a model that the key may not use and one that does not exist give the same answer', async () => {
+  await using unit = await unitHouse({ keys: [{ models: ['m2'] }] })
+  const forbidden = (await take(unit)) as Failure
+  const unknown = (await take(unit, '{"model":"m9"}')) as Failure
+  expect(forbidden.detail.says!.replace('m1', 'm9')).toBe(unknown.detail.says!)
+  expect([forbidden.code, unknown.code]).toEqual(['model_unknown', 'model_unknown'])
+})
+
+test('only keys with limits of their own take a place in the shared table', async () => {
+  await using unit = await unitHouse({ keys: [{}] })
+  const used = () => subjectOf(unit.house.table, 'filler', 'x') !== undefined
+  for (let n = 0; subjectOf(unit.house.table, 'filler', String(n)) !== undefined; n++);
+  expect(used()).toBe(false)
+  expect(codeOf(await take(unit))).toBe('ok')
+  unit.house.keys.by_sha256.forEach((key, sha256) =>
+    unit.house.keys.by_sha256.set(sha256, { ...key, requests_per_minute: 5 }),
+  )
+  expect(await take(unit)).toMatchObject({ code: 'table_full', detail: { retry_after_s: 60 } })
+})
+
+test('every count is zero once all calls have ended', async () => {
+  await using unit = await unitHouse({ keys: [{ concurrent: 5 }] })
+  const calls = [await take(unit), await take(unit), await take(unit, '{')]
+  for (const call of calls) if (!(call instanceof Failure)) endCall(call, unit.house, { ending: 'whole', status: 200 })
+  const { table } = unit.house
+  for (const subject of [subjectOf(table, 'key', 'key_0')!, subjectOf(table, 'tenant', 'acme')!])
+    expect(Atomics.load(table.i32, subject * 2 + SUBJECT.count)).toBe(0)
+  expect(unit.inFlight()).toBe(0)
+})
