@@ -38,9 +38,9 @@ export class Reading {
       this.#left_ms = Math.max(0, this.#left_ms - (this.#tick() - this.#asked_tick_ms))
   }
 
-  /** From now on all reads together may wait so long; later calls change nothing. */
+  /** From now on all reads together may wait so long at most. */
   hurry(left_ms: number): void {
-    if (this.#left_ms === Number.POSITIVE_INFINITY) this.#left_ms = left_ms
+    this.#left_ms = Math.min(this.#left_ms, left_ms)
   }
 
   /** The rest of the body; `too_large` past the limit, and then it must be cancelled. */

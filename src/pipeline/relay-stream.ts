@@ -17,8 +17,9 @@ import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
 import type { StreamSource } from './stream-source.ts'
 import { StreamAccount } from './stream-account.ts'
 
-/** After the last finish reason: how long the engine may still keep usage and `[DONE]` back. */
-const AFTER_FINISH_MS = 2_000
+/** After the last finish reason: how long the engine may still keep usage back, and after that `[DONE]`. */
+const USAGE_MS = 2_000
+const DONE_MS = 500
 
 /** Relays an event stream: pulled as fast as the client reads, never faster. The answer may still be on its way. */
 export const relayStream = (
@@ -86,7 +87,7 @@ class Relay implements Listener {
         const source = this.#source!
         if (!source.has_output && source.state === 'open') {
           const reading = this.#reading!
-          if (source.finished) reading.hurry(AFTER_FINISH_MS)
+          if (source.finished) reading.hurry(source.usage === undefined ? USAGE_MS : DONE_MS)
           const piece = await reading.next()
           reading.arrived()
           if (this.#ended) return

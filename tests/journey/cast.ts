@@ -1,0 +1,122 @@
+import { expect } from 'bun:test'
+import { startHostileEngine, type HostileEngine, type HostileOptions } from '../kit/hostile-engine.ts'
+import { startHouse, type CallRow, type HouseSettings, type TestHouse } from '../kit/house.ts'
+import { readSse, type SseRead } from '../kit/sse-read.ts'
+import { eventually } from '../kit/wait.ts'
+import type { Script } from '../kit/script.ts'
+
+/** A model of a test, with scripted engines of its own: the first is always asked first. */
+export type Part = {
+  readonly model: string
+  readonly engines: readonly HostileEngine[]
+  readonly names: readonly string[]
+}
+
+export type PartSettings = {
+  readonly timeouts?: object
+  readonly rewrite_model?: boolean
+  readonly engine?: object
+  /** The engine's own name for the model. */
+  readonly engine_model?: string
+  /** An address for an engine that is not scripted, instead of the first. */
+  readonly urls?: readonly string[]
+}
+
+type EngineScript = Script | Omit<HostileOptions, 'port'>
+
+export type Read = SseRead & { readonly response: Response; readonly id: string }
+
+/** One house for a test file, and a model for each of its tests. Parts are declared before `open`. */
+export const newCast = (settings: { readonly server?: object; readonly house?: HouseSettings } = {}) => {
+  const engines: object[] = []
+  const models: object[] = []
+  const scripted: HostileEngine[] = []
+  let house: TestHouse | undefined
+  let key = ''
+  const open = async () => {
+    const config = { server: settings.server ?? {}, engines, models, tenants: [{ name: 't' }] }
+    house = await startHouse({ ...settings.house, config })
+    key = await house.key('t')
+  }
+  const theHouse = () => {
+    if (house === undefined) throw new Error('the cast is not open')
+    return house
+  }
+
+  const part = (scripts: readonly EngineScript[], more: PartSettings = {}): Part => {
+    const model = `p${models.length}`
+    const played = scripts.map((given) => startHostileEngine('answers' in given ? given : { answers: [given] }))
+    scripted.push(...played)
+    const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url)]
+    const names = urls.map((_, index) => `${model}-${'abcdef'[index]}`)
+    names.forEach((name, index) => engines.push({ name, url: urls[index], ...more.engine }))
+    models.push({
+      name: model,
+      price: { input: '2.00', cached_input: '0.50', output: '8.00' },
+      rewrite_model: more.rewrite_model ?? false,
+      // With weights so far apart the first is drawn first; the others only when it is out.
+      targets: names.map((engine, index) => ({
+        engine,
+        model: more.engine_model ?? 'm1',
+        weight: index === 0 ? 1_000_000 : 0.000_001,
+      })),
+      ...(more.timeouts && { timeouts: more.timeouts }),
+    })
+    return { model, engines: played, names }
+  }
+
+  const post = (played: Part, extra: object = {}, signal?: AbortSignal): Promise<Response> => {
+    const body = { model: played.model, messages: [{ role: 'user', content: 'hi' }], ...extra }
+    return theHouse().post('/v1/chat/completions', body, key, {}, signal)
+  }
+
+  /** A streamed call, read to its end. */
+  const stream = async (played: Part, extra: object = {}): Promise<Read> => {
+    const response = await post(played, { stream: true, ...extra })
+    return { ...(await readSse(response)), response, id: response.headers.get('x-weir-call-id') ?? '' }
+  }
+
+  /** The ledger's row of a call, once it is there. */
+  const row = (id: string): Promise<CallRow> =>
+    eventually(() => {
+      const found = theHouse()
+        .rows()
+        .filter((candidate) => candidate['id'] === id)
+      expect(found).toHaveLength(1)
+      return found[0]!
+    }, 5_000)
+
+  /** The ledger's rows of a model, once there are so many. */
+  const rowsOf = (played: Part, count: number): Promise<CallRow[]> =>
+    eventually(() => {
+      const found = theHouse()
+        .rows()
+        .filter((candidate) => candidate['model'] === played.model)
+      expect(found).toHaveLength(count)
+      return found
+    }, 5_000)
+
+  /** An engine as the ops plane shows it. */
+  const health = async (name: string): Promise<any> => {
+    const page = (await (await theHouse().admin('GET', 'engines?limit=1000')).json()) as { data: any[] }
+    return page.data.find((engine) => engine.name === name)
+  }
+
+  /** Waits until no call, no stream and no place at an engine is taken any more. */
+  const quiet = (): Promise<boolean> =>
+    eventually(async () => {
+      const text = await (await fetch(`${theHouse().ops_url}/metrics`)).text()
+      const busy = text
+        .split('\n')
+        .filter((line) => /^weir_(worker_in_flight|worker_open_streams|engine_in_flight)/.test(line))
+        .filter((line) => !line.endsWith(' 0'))
+      expect(busy).toEqual([])
+      return true
+    }, 5_000)
+
+  const close = async () => {
+    for (const engine of scripted) await engine.stop()
+    await house?.[Symbol.asyncDispose]()
+  }
+  return { part, open, close, post, stream, row, rowsOf, health, quiet, house: theHouse, key: () => key }
+}
