@@ -7,7 +7,7 @@ import { readAnswer } from '../engines/openai-events.ts'
 import { parseRetryAfter } from '../engines/retry-after.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
 import type { Routed } from './call.ts'
-import { errorStatus } from './error-status.ts'
+import { errorJson, errorStatus } from './engine-error.ts'
 import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss, type Refusal } from './outcome.ts'
@@ -141,9 +141,13 @@ const errorInAnswer = (error: AnswerError, bytes: Uint8Array | undefined): Miss 
   const shown: Refusal | Failure =
     verdict.shown === 'credential'
       ? new Failure('engine_credential')
-      : bytes === undefined
-        ? new Failure('engine_failed')
-        : { kind: 'refusal', status, bytes, content_type: 'application/json', retry_after_s: undefined }
+      : {
+          kind: 'refusal',
+          status,
+          bytes: errorJson(bytes, error),
+          content_type: 'application/json',
+          retry_after_s: undefined,
+        }
   return new Miss(verdict, shown, String(status), { cause: `an error inside a 200, counted as ${status}` })
 }
 

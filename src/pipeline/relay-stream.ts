@@ -1,5 +1,6 @@
 import { errorBody, Failure } from '../base/failure.ts'
 import { verdictOf } from '../balance/verdict.ts'
+import type { AnswerError } from '../engines/answer-error.ts'
 import { TransportFailure } from '../engines/transport.ts'
 import type { EndingKind } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
@@ -7,7 +8,7 @@ import { workerI32 } from '../table/table.ts'
 import { streamHeaders } from './answer-headers.ts'
 import type { Routed } from './call.ts'
 import { judgeBroken } from './engine-record.ts'
-import { errorStatus } from './error-status.ts'
+import { errorJson, errorStatus } from './engine-error.ts'
 import { DONE, eventOf, PING } from './event-bytes.ts'
 import type { Flight, Listener } from './flight.ts'
 import type { House } from './house.ts'
@@ -171,7 +172,7 @@ class Relay implements Listener {
         count: source.malformed_events,
       })
     if (source.state === 'done' || (source.state !== 'error' && source.finished)) return this.#finish('whole')
-    if (source.error !== undefined) return this.#pass(source, errorStatus(source.error))
+    if (source.error !== undefined) return this.#pass(source, source.error)
     if (this.#flight.overdue === 'total') return this.#fail(this.#lateness())
     const { failure } = source
     const failed =
@@ -186,12 +187,11 @@ class Relay implements Listener {
   }
 
   /** Passes the engine's own error event on, unless it speaks of the gateway's credential. */
-  #pass(source: StreamSource, status: number): Promise<void> {
-    const verdict = verdictOf(status)
-    if (verdict.health === 'fail') judgeBroken(this.#call, this.#house, String(status), source.error?.message)
+  #pass(source: StreamSource, error: AnswerError): Promise<void> {
+    const verdict = verdictOf(errorStatus(error))
+    if (verdict.health === 'fail') judgeBroken(this.#call, this.#house, 'error event', error.message)
     if (verdict.shown === 'credential') return this.#fail(new Failure('engine_credential'))
-    if (source.error_bytes === undefined) return this.#fail(new Failure('engine_failed'))
-    this.#send(eventOf(source.error_bytes))
+    this.#send(eventOf(errorJson(source.error_bytes, error)))
     return this.#finish('cut_by_engine', 'engine_failed')
   }
 

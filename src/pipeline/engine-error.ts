@@ -33,3 +33,23 @@ export const errorStatus = ({ code, type }: AnswerError): number => {
   if (number >= 400 && number <= 599) return number
   return BY_NAME[code.toLowerCase()] ?? BY_NAME[type.toLowerCase()] ?? 502
 }
+
+/** Characters of an error in no known shape that the client gets to see. */
+const SAYS_MAX = 1_024
+
+/**
+ * The error as an OpenAI client reads it: the engine's own bytes if they hold an `error` object, else one made of what
+ * could be read of them.
+ */
+export const errorJson = (bytes: Uint8Array | undefined, { message, type, code }: AnswerError): Uint8Array => {
+  const json = bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').toWellFormed()
+  if (json !== undefined && /"error"\s*:\s*\{/.test(json)) return bytes!
+  const says = message === '' ? (json?.slice(0, SAYS_MAX) ?? 'The engine failed.') : message
+  const named = {
+    message: says,
+    type: type === '' ? 'server_error' : type,
+    param: null,
+    code: code === '' ? null : code,
+  }
+  return Buffer.from(JSON.stringify({ error: named }))
+}
