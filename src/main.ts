@@ -9,6 +9,7 @@ import type { FromChild, Role, ToChild } from './cluster/messages.ts'
 import { openHouse } from './cluster/supervisor.ts'
 import { printFault } from './config/faults.ts'
 import { withDemo } from './config/demo.ts'
+import { variable } from './config/interpolate.ts'
 import { checkConfig, loadConfig } from './config/load.ts'
 import { openLog } from './observe/log.ts'
 
@@ -57,6 +58,8 @@ const start = async (argv: string[]): Promise<number> => {
     return 2
   }
   const { config } = loaded
+  // What the house and its children write is nobody else's to read, also in a folder that others may enter.
+  process.umask(0o077)
   const pretty_log = process.stderr.isTTY === true
   const log = openLog('supervisor', pretty_log)
   const house = await openHouse({
@@ -78,8 +81,8 @@ const start = async (argv: string[]): Promise<number> => {
     },
     log,
     pretty_log,
-    admin_token: env['WEIR_ADMIN_TOKEN'],
-    demo_key: env['WEIR_DEMO_KEY'],
+    admin_token: variable(env, 'WEIR_ADMIN_TOKEN'),
+    demo_key: variable(env, 'WEIR_DEMO_KEY'),
     now: nowMs,
     kill: (pid) => void process.kill(pid, 'SIGKILL'),
     print,
@@ -128,7 +131,10 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
     return runDemoEngine(argv)
   },
   config: async ([verb, ...argv]) => {
-    if (verb !== 'check') throw new Error(USAGE)
+    if (verb !== 'check') {
+      tell(USAGE)
+      return 2
+    }
     const { values } = parseArgs({ args: argv, options: { config: { type: 'string' } } })
     const { exit_code, lines } = checkConfig(values.config, env)
     for (const line of lines) (exit_code === 0 ? print : tell)(line)

@@ -10,7 +10,7 @@ export const DEMO_KEY = 'weir-test-demo-key'
 export type HouseSettings = {
   /** A configuration as an object; written as JSON, which is YAML. None serves the demo engine. */
   readonly config?: object
-  readonly workers?: number
+  readonly workers?: number | 'auto'
   readonly env?: Readonly<Record<string, string>>
   /** The text of the configuration file as it is; wins over `config`. */
   readonly text?: string
@@ -21,6 +21,10 @@ export type HouseSettings = {
   readonly ops?: number
   /** Sends a SIGTERM so long after the start, ready or not. */
   readonly signal_after_ms?: number
+  /** No flags for ports and workers: the file says all but the data folder. The ops port is free. */
+  readonly bare?: boolean
+  /** The file through which a process joins a control group: the house is started inside. */
+  readonly cgroup?: string
   /** Flags to add. */
   readonly flags?: readonly string[]
   /** Shows the house's log. */
@@ -78,19 +82,17 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
   writeFileSync(config_file, settings.text ?? JSON.stringify(settings.config ?? {}))
   const house = Bun.spawn({
     cmd: [
+      ...(settings.cgroup ? ['sh', '-c', `echo $$ > ${settings.cgroup} && exec "$0" "$@"`] : []),
       process.execPath,
       MAIN,
       'start',
       '--config',
       config_file,
-      '--port',
-      String(settings.port ?? 0),
+      ...(settings.bare ? [] : ['--port', String(settings.port ?? 0), '--workers', String(settings.workers ?? 1)]),
       '--ops-port',
       String(settings.ops ?? 0),
       '--data',
       data,
-      '--workers',
-      String(settings.workers ?? 1),
       ...(settings.flags ?? []),
     ],
     env: { ...process.env, WEIR_ADMIN_TOKEN: ADMIN_TOKEN, WEIR_DEMO_KEY: DEMO_KEY, ...settings.env },
@@ -162,7 +164,7 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
           (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } })).status === 200,
       )
       // One worker knows it. The others look just as often.
-      if ((settings.workers ?? 1) > 1) await Bun.sleep(150)
+      if (settings.workers !== undefined && settings.workers !== 1) await Bun.sleep(150)
       return secret
     },
     rows,
