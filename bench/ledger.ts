@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { nowMs } from '../src/base/clock.ts'
 import { Failure } from '../src/base/failure.ts'
 import { newCallId } from '../src/base/ids.ts'
-import type { JournalRecord } from '../src/journal/record.ts'
+import { callIdOf, type JournalRecord } from '../src/journal/record.ts'
 import { openJournalTail } from '../src/journal/tail.ts'
 import { openJournal } from '../src/journal/writer.ts'
 import { runAccountant, startPositions } from '../src/ledger/accountant.ts'
@@ -87,7 +87,7 @@ export const postedCallsPerS = (calls: number, batch_calls = 1_000): number =>
     const started_ms = performance.now()
     for (let at = 0; at < records.length; at += 2 * batch_calls) {
       const batch = records.slice(at, at + 2 * batch_calls)
-      const posted = poster.posted([...new Set(batch.map(({ record }) => record!.call_id))])
+      const posted = poster.posted([...new Set(batch.map(({ record }) => callIdOf(record!)))])
       if (!(posted instanceof Set)) throw posted.cause
       const posting = fold(books, posted, prices, batch)
       if (poster.post(posting).is !== 'posted') throw new Error('bench: not posted')
@@ -116,7 +116,7 @@ export const rowDelaysMs = (calls: number): Promise<number[]> =>
       const records = callOf()
       for (const record of records) journal.append(record)
       const appended_ms = performance.now()
-      while (found.get(records[0].call_id) === null) await Bun.sleep(0)
+      while (found.get(callIdOf(records[0])) === null) await Bun.sleep(0)
       delays.push(performance.now() - appended_ms)
     }
     await accountant.stop()

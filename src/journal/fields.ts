@@ -89,6 +89,10 @@ export const KINDS = {
       failure: 'text',
     },
   },
+  refusals: {
+    code: 5,
+    fields: { at_ms: 'f64', key_id: 'text', tenant: 'text', failure: 'text', count: 'u32' },
+  },
 } as const satisfies KindTable
 
 /** Codes from here on are marks of the frame format, not records. */

@@ -1,5 +1,5 @@
 /**
- * What the journal says of a call. An *intent* is appended before an engine is called, one *attempt* for each further
+ * What the journal says: of each call, and of the calls that were refused before. An *intent* is appended before an engine is called, one *attempt* for each further
  * engine, *progress* while a long answer runs, and an *ending* exactly once at its real end. The accountant folds them
  * into one row of the ledger. Strings are at most `limits.text_bytes_max` long; money is integer nanodollars.
  */
@@ -83,4 +83,23 @@ export type Ending = {
   readonly failure: string
 }
 
-export type JournalRecord = Intent | Attempt | Progress | Ending
+/** How often one worker refused a key for one reason in one minute. Nothing else is written of a refused call. */
+export type Refusals = {
+  readonly kind: 'refusals'
+  /** The minute's beginning. */
+  readonly at_ms: number
+  /** Empty for callers without a known key. */
+  readonly key_id: string
+  readonly tenant: string
+  /** A failure code. */
+  readonly failure: string
+  readonly count: number
+}
+
+/** A record of one call. */
+export type CallRecord = Intent | Attempt | Progress | Ending
+
+export type JournalRecord = CallRecord | Refusals
+
+/** The call that a record speaks of; empty if it speaks of none. */
+export const callIdOf = (record: JournalRecord): string => (record.kind === 'refusals' ? '' : record.call_id)

@@ -1,5 +1,6 @@
 import { type Clock, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
+import { callIdOf } from '../journal/record.ts'
 import type { JournalPosition, JournalTail } from '../journal/tail.ts'
 import type { Poster, PostponedResult } from './poster.ts'
 import { advance, fold, settle, type JournaledRecord, type Position, type Posting } from './posting.ts'
@@ -131,7 +132,10 @@ const step = async (ports: AccountantPorts, state: State): Promise<number> => {
 
 const foldBatch = ({ poster, prices }: AccountantPorts, { books }: State, batch: readonly JournaledRecord[]) => {
   const ids = new Set<string>()
-  for (const { record } of batch) if (record !== undefined && !books.open.has(record.call_id)) ids.add(record.call_id)
+  for (const { record } of batch) {
+    const id = record === undefined ? '' : callIdOf(record)
+    if (id !== '' && !books.open.has(id)) ids.add(id)
+  }
   const posted = poster.posted([...ids])
   return posted instanceof Set ? fold(books, posted, prices(), batch) : posted
 }

@@ -1,7 +1,7 @@
-import type { Ending, Intent } from '../journal/record.ts'
+import type { Ending, Intent, Refusals } from '../journal/record.ts'
 import { lastSeenMs, type OpenCall } from './open-call.ts'
 import { charge, type PriceList, type Usage } from './pricing.ts'
-import type { CallRow, NewEntry } from './tables.ts'
+import type { CallRow, NewEntry, NewRefusal } from './tables.ts'
 
 /** Most tokens believed of one call; a larger figure is an engine's mistake and must not overflow a sum. */
 const TOKENS_MAX = 1_000_000_000
@@ -19,7 +19,7 @@ export const endOf = (call: OpenCall): { intent: Intent; ending: Ending } => {
   return { intent, ending: call.ending ?? recoveredEnding(call, intent) }
 }
 
-/** The ledger row of a call; `log_index` is null until the Merkle log gives it one. */
+/** The ledger row of a call as posting knows it: no leaf, no salt, and the hashes of the bodies as they are. */
 export const callRow = (intent: Intent, ending: Ending, prices: PriceList): CallRow => {
   const prompt_tokens = count(ending.prompt_tokens, TOKENS_MAX)
   const completion_tokens = count(ending.completion_tokens, TOKENS_MAX)
@@ -54,6 +54,7 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList): Call
     total_ms: count(ending.total_ms),
     request_sha256: intent.request_sha256,
     response_sha256: ending.response_sha256,
+    salt: null,
     log_index: null,
   }
 }
@@ -79,6 +80,15 @@ export const entriesAtEnd = (row: CallRow, at_ms: number): NewEntry[] => {
   if (owed > covered) transfers.push(entry(row.id, at_ms, 'capture', tenant(row.tenant), REVENUE, owed - covered))
   return transfers
 }
+
+/** Refused calls as the ledger has them. */
+export const refusalRow = ({ at_ms, key_id, tenant: name, failure, count: times }: Refusals): NewRefusal => ({
+  at_ms: count(at_ms, TIME_MAX_MS),
+  key_id,
+  tenant: name,
+  failure,
+  count: count(times),
+})
 
 /** The account of what a tenant may still spend; below zero if it was granted less than it spent. */
 export const tenant = (name: string): string => `tenant:${name}`

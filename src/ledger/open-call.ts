@@ -1,4 +1,4 @@
-import type { Attempt, Ending, Intent, JournalRecord, Progress } from '../journal/record.ts'
+import type { Attempt, CallRecord, Ending, Intent, Progress } from '../journal/record.ts'
 
 /** What the journal has said so far of a call that has no ledger row yet. */
 export type OpenCall = {
@@ -29,7 +29,7 @@ export const unknownCall = (call_id: string, series: string): OpenCall => ({
  * Adds a record to what is known, in whatever order records come: the first intent and the first ending count, of
  * progress the latest. Returns the very same object if the record says nothing new.
  */
-export const learn = (call: OpenCall, record: JournalRecord): OpenCall => {
+export const learn = (call: OpenCall, record: CallRecord): OpenCall => {
   switch (record.kind) {
     case 'intent':
       return call.intent === null ? { ...call, intent: record } : call

@@ -1,37 +1,45 @@
-import type { Database, SQLQueryBindings } from 'bun:sqlite'
-import { getTableColumns, getTableName } from 'drizzle-orm'
-import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
+import type { Database } from 'bun:sqlite'
 import type { Store } from './database.ts'
+import { inserter, namesOf } from './inserter.ts'
+import { type LedgerLog, LogTrouble } from './ledger-log.ts'
+import { adminActionLeaf } from './leaves.ts'
+import { type Loggable, logPosting, type NextIds } from './logged-posting.ts'
 import { decodeOpenCall, encodeOpenCall, type OpenCall } from './open-call.ts'
 import type { Position, Posting } from './posting.ts'
 import { addUp } from './rollup.ts'
 import {
+  admin_actions,
   attempts,
   calls,
   entries,
   open_calls,
   positions,
+  refusals,
   rollups,
+  type AdminActionRow,
   type CallRow,
+  type EntryRow,
   type NewEntry,
+  type RefusalRow,
   type RollupRow,
 } from './tables.ts'
 
 /**
  * What came of a write. `stale`: somebody else has posted since the books were loaded, nothing was written; load them
- * again. `later`: the database is locked, full or failing, nothing was written; the very same call can be repeated.
+ * again. `later`: the database or the log is locked, full or failing, nothing was written; the very same call can be repeated.
  */
 export type PostResult = { readonly is: 'posted' } | { readonly is: 'stale' } | PostponedResult
 export type PostponedResult = { readonly is: 'later'; readonly cause: unknown }
-
-/** Gives each new row its index in the Merkle log. Called once in the transaction, before the rows are inserted. */
-export type AfterRows = (rows: readonly CallRow[]) => readonly number[]
 
 export type Poster = {
   /** Writes a posting in one transaction, as a whole or not at all. */
   post(posting: Posting): PostResult
   /** Writes one transfer of a person's: a grant, a refund, an adjustment. The caller checks the accounts' names. */
   transfer(entry: NewEntry): PostResult
+  /** Copies actions of the admin API, in the order of their numbers, each as a leaf. */
+  adminActions(rows: readonly Omit<AdminActionRow, 'log_index'>[]): PostResult
+  /** The number of the last one that was copied, 0 if none was. */
+  lastAdminAction(): number
   /** The books as stored; the maps are the caller's. */
   books(): { open: Map<string, OpenCall>; positions: Map<string, Position> }
   /** Which of these calls have a row. */
@@ -42,8 +50,11 @@ export type Poster = {
   checkpoint(): void
 }
 
-/** The one writer of `ledger.db`. Prepared once; nothing but these statements runs while calls are posted. */
-export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexed): Poster => {
+/**
+ * The one writer of `ledger.db`. Prepared once; nothing but these statements runs while calls are posted. With a log,
+ * every row becomes a leaf in the transaction that stores it.
+ */
+export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
   const write = writers(sqlite)
   const begin = sqlite.prepare('BEGIN IMMEDIATE')
   const commit = sqlite.prepare('COMMIT')
@@ -55,12 +66,29 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
     'SELECT id FROM calls WHERE id IN (SELECT value FROM json_each(?))',
   )
 
+  const last_action = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM admin_actions')
+  const last_ids = sqlite.prepare<Record<keyof NextIds, bigint | null>, []>(
+    'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
+  )
+  const nextIds = (): NextIds => {
+    const last = last_ids.get()
+    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1 }
+  }
+  const writeLogged = (rows: Loggable): void => {
+    const logged = logPosting(log, rows, nextIds())
+    logged.calls.forEach(write.call)
+    logged.entries.forEach(write.entry)
+    logged.refusals.forEach(write.refusal)
+  }
+
   const transaction = (work: () => boolean): PostResult => {
     try {
       begin.run()
+      log?.begin()
       const whole = work()
       if (whole) commit.run()
       else rollback.run()
+      if (whole) log?.committed()
       return whole ? { is: 'posted' } : { is: 'stale' }
     } catch (cause) {
       if (sqlite.inTransaction) rollback.run()
@@ -80,15 +108,25 @@ export const createPoster = ({ sqlite }: Store, after_rows: AfterRows = unindexe
       return transaction(() => {
         if (![...posting.from].every(unchanged)) return false
         for (const id of posting.closed) if (write.close.run(id).changes !== 1) return false
-        writeRows(write, posting, after_rows(posting.rows))
+        writeLogged(posting)
+        writeRest(write, posting)
         return true
       })
     },
     transfer: (entry) =>
       transaction(() => {
-        write.entry(entry)
+        writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
         return true
       }),
+    adminActions: (rows) =>
+      transaction(() => {
+        const first = log?.next() ?? 0
+        const logged = rows.map((row, nth) => ({ ...row, log_index: log === undefined ? null : first + nth }))
+        log?.append(logged.map(adminActionLeaf))
+        logged.forEach(write.admin_action)
+        return true
+      }),
+    lastAdminAction: () => Number(last_action.get()?.id ?? 0),
     books: () => ({
       open: new Map(all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))),
       positions: new Map(all_positions.all().map((stored) => [stored.series, positionOf(stored)])),
@@ -125,31 +163,28 @@ const positionOf = ({ segment, offset, finished }: StoredPosition): Position => 
 
 const toPair = (call: OpenCall): [string, OpenCall] => [call.call_id, call]
 
-const unindexed: AfterRows = () => []
-
 type Writers = ReturnType<typeof writers>
 
 const writers = (sqlite: Database) => ({
   call: inserter<CallRow>(sqlite, calls),
   attempt: inserter<typeof attempts.$inferSelect>(sqlite, attempts),
-  entry: inserter<NewEntry>(sqlite, entries, ['id']),
+  entry: inserter<EntryRow>(sqlite, entries),
+  refusal: inserter<RefusalRow>(sqlite, refusals),
+  admin_action: inserter<AdminActionRow>(sqlite, admin_actions),
   open: inserter<typeof open_calls.$inferSelect>(
     sqlite,
     open_calls,
-    [],
     'ON CONFLICT (call_id) DO UPDATE SET state = excluded.state',
   ),
   position: inserter<typeof positions.$inferSelect>(
     sqlite,
     positions,
-    [],
     `ON CONFLICT (series) DO UPDATE SET segment = excluded.segment, "offset" = excluded."offset",
        finished = excluded.finished`,
   ),
   rollup: inserter<RollupRow>(
     sqlite,
     rollups,
-    [],
     `ON CONFLICT (tenant, model, day) DO UPDATE SET ${namesOf(rollups)
       .filter((name) => !['tenant', 'model', 'day'].includes(name))
       .map((name) => `"${name}" = "${name}" + excluded."${name}"`)
@@ -159,34 +194,12 @@ const writers = (sqlite: Database) => ({
   forget: sqlite.prepare<unknown, [string]>('DELETE FROM positions WHERE series = ?'),
 })
 
-const writeRows = (write: Writers, posting: Posting, indexes: readonly number[]) => {
-  posting.rows.forEach((row, nth) => write.call({ ...row, log_index: indexes[nth] ?? null }))
+const writeRest = (write: Writers, posting: Posting) => {
   posting.attempts.forEach(write.attempt)
-  posting.entries.forEach(write.entry)
   addUp(posting.rows).forEach(write.rollup)
   for (const call of posting.opened)
     write.open({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })
   for (const [series, position] of posting.to) write.position({ series, ...position })
-}
-
-// The columns are named once, in the table's definition; a row is bound in their order.
-const namesOf = (table: SQLiteTable): string[] => Object.values(getTableColumns(table)).map((column) => column.name)
-
-const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>(
-  sqlite: Database,
-  table: SQLiteTable,
-  without: readonly string[] = [],
-  on_conflict = '',
-) => {
-  const names = namesOf(table).filter((name) => !without.includes(name))
-  const columns = names.map((name) => `"${name}"`).join(', ')
-  const places = names.map(() => '?').join(', ')
-  const statement = sqlite.prepare(
-    `INSERT INTO "${getTableName(table)}" (${columns}) VALUES (${places}) ${on_conflict}`,
-  )
-  return (row: Row): void => {
-    statement.run(...names.map((name) => row[name] ?? null))
-  }
 }
 
 const LATER = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|NOMEM)/
@@ -196,7 +209,7 @@ const resultOf = (cause: unknown): PostResult =>
   codeOf(cause) === 'SQLITE_CONSTRAINT_PRIMARYKEY' ? { is: 'stale' } : postponed(cause)
 
 const postponed = (cause: unknown): PostponedResult => {
-  if (LATER.test(codeOf(cause))) return { is: 'later', cause }
+  if (cause instanceof LogTrouble || LATER.test(codeOf(cause))) return { is: 'later', cause }
   throw cause
 }
 

@@ -1,8 +1,8 @@
 import type { JournalEntry } from '../journal/reader.ts'
-import { callRow, endOf, entriesAtEnd, entriesAtIntent } from './call-row.ts'
+import { callRow, endOf, entriesAtEnd, entriesAtIntent, refusalRow } from './call-row.ts'
 import { learn, unknownCall, type OpenCall } from './open-call.ts'
 import type { PriceList } from './pricing.ts'
-import type { AttemptRow, CallRow, NewEntry } from './tables.ts'
+import type { AttemptRow, CallRow, NewEntry, NewRefusal } from './tables.ts'
 
 /** How far a journal series is posted: everything before `offset` of `segment`. */
 export type Position = {
@@ -21,11 +21,12 @@ export type Books = {
   readonly positions: ReadonlyMap<string, Position>
 }
 
-/** What a batch of records changes: written as a whole or not at all. Rows have no `log_index` yet. */
+/** What a batch of records changes: written as a whole or not at all. Rows have no leaf and no salt yet, their hashes are those of the bodies. */
 export type Posting = {
   readonly rows: readonly CallRow[]
   readonly attempts: readonly AttemptRow[]
   readonly entries: readonly NewEntry[]
+  readonly refusals: readonly NewRefusal[]
   /** Calls to keep as open, new or known better than before. */
   readonly opened: readonly OpenCall[]
   /** Ids of open calls that are open no more. */
@@ -63,6 +64,10 @@ export const fold = (
     const { record } = item
     if (record === undefined) {
       draft.ignored += 1
+      continue
+    }
+    if (record.kind === 'refusals') {
+      draft.refusals.push(refusalRow(record))
       continue
     }
     const id = record.call_id
@@ -107,6 +112,7 @@ type Draft = {
   readonly rows: CallRow[]
   readonly attempts: AttemptRow[]
   readonly entries: NewEntry[]
+  readonly refusals: NewRefusal[]
   readonly open: Map<string, OpenCall>
   readonly closed: string[]
   readonly done: Set<string>
@@ -119,6 +125,7 @@ const newDraft = (): Draft => ({
   rows: [],
   attempts: [],
   entries: [],
+  refusals: [],
   open: new Map(),
   closed: [],
   done: new Set(),

@@ -2,6 +2,8 @@ import { desc, eq } from 'drizzle-orm'
 import { nanodollars, picodollarsPerToken } from '../base/money.ts'
 import type { ModelConfig } from '../config/schema.ts'
 import type { Store } from './database.ts'
+import type { LedgerLog } from './ledger-log.ts'
+import { priceLeaf } from './leaves.ts'
 import type { Price } from './pricing.ts'
 import { prices, type PriceRow } from './tables.ts'
 
@@ -30,15 +32,18 @@ export const configuredPrice = ({
 /**
  * Makes the configured prices the ones in force from now on: a model whose latest version differs gets a new one, all
  * others keep theirs, and versions are never changed or removed. Only the writer of `ledger.db` may call it, before
- * the workers learn of the configuration. Returns all versions of all models.
+ * the workers learn of the configuration. Returns all versions of all models. With a log every new version becomes a
+ * leaf; throws a `LogTrouble` if it cannot be written, and then nothing is.
  */
 export const syncPrices = (
   { drizzle }: Store,
   models: readonly Pick<ModelConfig, 'name' | 'price' | 'free'>[],
   now_ms: number,
-): PriceRow[] =>
-  drizzle.transaction(
+  log?: LedgerLog,
+): PriceRow[] => {
+  const rows = drizzle.transaction(
     (tx) => {
+      log?.begin()
       for (const model of models) {
         const price = configuredPrice(model)
         if (price === undefined) continue
@@ -46,14 +51,17 @@ export const syncPrices = (
         if (last !== undefined && isSame(last, price)) continue
         const version = (last?.version ?? 0) + 1
         const valid_from_ms = Math.max(Math.floor(now_ms), last?.valid_from_ms ?? 0)
-        tx.insert(prices)
-          .values({ model: model.name, version, valid_from_ms, ...price })
-          .run()
+        const row: PriceRow = { model: model.name, version, valid_from_ms, ...price, log_index: log?.next() ?? null }
+        log?.append([priceLeaf(row)])
+        tx.insert(prices).values(row).run()
       }
       return tx.select().from(prices).all()
     },
     { behavior: 'immediate' },
   )
+  log?.committed()
+  return rows
+}
 
 /** All versions of all models, for `priceList`. */
 export const readPrices = ({ drizzle }: Store): PriceRow[] => drizzle.select().from(prices).all()

@@ -9,8 +9,11 @@ export type Usage = {
   readonly reasoning_tokens: number
 }
 
+/** A version of a price, wherever it is logged. */
+export type PriceVersion = Omit<PriceRow, 'log_index'>
+
 /** A price without its place in the list of versions. */
-export type Price = Omit<PriceRow, 'model' | 'version' | 'valid_from_ms'>
+export type Price = Omit<PriceVersion, 'model' | 'version' | 'valid_from_ms'>
 
 /**
  * What a call costs, in nanodollars: each token has one price, and the sum is rounded once, half up. Cached tokens
@@ -31,13 +34,13 @@ export const charge = (price: Price, usage: Usage): bigint => {
 /** All prices, in memory. Build it with {@link priceList}. */
 export type PriceList = {
   /** The price of a version; undefined if there is none. */
-  version(model: string, version: number): PriceRow | undefined
+  version(model: string, version: number): PriceVersion | undefined
   /** The price in force at a time: of those valid by then the latest, of equals the higher version; undefined if none. */
-  at(model: string, at_ms: number): PriceRow | undefined
+  at(model: string, at_ms: number): PriceVersion | undefined
 }
 
 /** Arranges price rows, in any order, for look-up. */
-export const priceList = (rows: readonly PriceRow[]): PriceList => {
+export const priceList = (rows: readonly PriceVersion[]): PriceList => {
   const by_model = Map.groupBy(
     rows.toSorted((one, other) => one.valid_from_ms - other.valid_from_ms || one.version - other.version),
     (row) => row.model,

@@ -42,9 +42,11 @@ export const calls = sqliteTable(
     engine_ms: whole('engine_ms').notNull(),
     first_token_ms: whole('first_token_ms').notNull(),
     total_ms: whole('total_ms').notNull(),
+    /** SHA-256(salt ‖ SHA-256 of the body); empty if the process that would know has died. The response likewise. */
     request_sha256: bytes('request_sha256').notNull(),
-    /** Empty if the process that would know has died. */
     response_sha256: bytes('response_sha256').notNull(),
+    /** 16 random bytes; the one column that may change: to null, which cuts the link to the bodies for ever. */
+    salt: bytes('salt'),
     /** The leaf of the Merkle log that holds this row. */
     log_index: whole('log_index'),
   },
@@ -84,6 +86,8 @@ export const entries = sqliteTable(
     amount_nanodollars: money('amount_nanodollars').notNull(),
     /** Why, for those that a person made; empty for those of a call. */
     reason: text('reason').notNull(),
+    /** The leaf of the Merkle log that holds this entry, with others of the same tenant and posting. */
+    log_index: whole('log_index'),
   },
   (row) => [
     index('entries_call').on(row.call_id),
@@ -127,6 +131,7 @@ export const prices = sqliteTable(
     request_nanodollars: money('request_nanodollars').notNull(),
     /** The model costs nothing, on purpose. */
     free: flag('free').notNull(),
+    log_index: whole('log_index'),
   },
   (row) => [primaryKey({ columns: [row.model, row.version] })],
 )
@@ -151,10 +156,44 @@ export const rollups = sqliteTable(
   (row) => [primaryKey({ columns: [row.tenant, row.model, row.day] })],
 )
 
+/**
+ * Calls that were refused before an engine was asked (401, 403, 429): how many, by key, reason and minute, as each
+ * worker counted them. Append-only.
+ */
+export const refusals = sqliteTable('refusals', {
+  id: whole('id').primaryKey(),
+  /** The minute's beginning. */
+  at_ms: whole('at_ms').notNull(),
+  /** Empty for callers without a known key. */
+  key_id: text('key_id').notNull(),
+  tenant: text('tenant').notNull(),
+  /** A failure code. */
+  failure: text('failure').notNull(),
+  count: whole('count').notNull(),
+  log_index: whole('log_index'),
+})
+
+/** What the admin API was used for: a copy of `admin_log` of `house.db`, row by row, made when it is logged. Append-only. */
+export const admin_actions = sqliteTable('admin_actions', {
+  /** That of `admin_log`. */
+  id: whole('id').primaryKey(),
+  at_ms: whole('at_ms').notNull(),
+  actor: text('actor').notNull(),
+  action: text('action').notNull(),
+  subject: text('subject').notNull(),
+  detail_json: text('detail_json').notNull(),
+  log_index: whole('log_index'),
+})
+
 export type CallRow = typeof calls.$inferSelect
 export type AttemptRow = typeof attempts.$inferSelect
-/** An entry before it has its number. */
-export type NewEntry = Omit<typeof entries.$inferSelect, 'id'>
+export type EntryRow = typeof entries.$inferSelect
+/** An entry before it has its number and its leaf. */
+export type NewEntry = Omit<EntryRow, 'id' | 'log_index'>
 export type EntryKind = NewEntry['kind']
 export type PriceRow = typeof prices.$inferSelect
 export type RollupRow = typeof rollups.$inferSelect
+export type RefusalRow = typeof refusals.$inferSelect
+/** A refusal before it has its number and its leaf. */
+export type NewRefusal = Omit<RefusalRow, 'id' | 'log_index'>
+export type AdminActionRow = typeof admin_actions.$inferSelect

@@ -1,11 +1,11 @@
 import type { AttemptRow, CallRow } from './tables.ts'
 
 /**
- * A row as the admin API and the Merkle log show it: times become ISO 8601 in UTC (`at_ms` becomes `at`), hashes
+ * A row as the admin API shows it: times become ISO 8601 in UTC (`at_ms` becomes `at`), hashes
  * lower-case hex, `key_id` the contract's `key`. Money becomes a JSON number as long as that is exact (below 2^53
- * nanodollars, nine million USD), else a decimal string.
+ * nanodollars, nine million USD), else a decimal string. The two hashes are salted: SHA-256(salt ‖ SHA-256 of the body).
  */
-export const callOnWire = ({ at_ms, key_id, request_sha256, response_sha256, ...row }: CallRow) => ({
+export const callOnWire = ({ at_ms, key_id, request_sha256, response_sha256, salt, ...row }: CallRow) => ({
   ...row,
   at: isoOf(at_ms),
   key: key_id,
@@ -13,6 +13,7 @@ export const callOnWire = ({ at_ms, key_id, request_sha256, response_sha256, ...
   charge_nanodollars: row.charge_nanodollars === null ? null : moneyOnWire(row.charge_nanodollars),
   request_sha256: request_sha256.toHex(),
   response_sha256: response_sha256.toHex(),
+  salt: salt?.toHex() ?? null,
 })
 
 /** One engine of a call. */

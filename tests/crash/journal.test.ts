@@ -1,3 +1,4 @@
+import { callIdOf } from '../../src/journal/record.ts'
 import { expect, test } from 'bun:test'
 import fs from 'node:fs'
 import path from 'node:path'
@@ -51,7 +52,7 @@ test('kill -9 at any moment loses no record that append had taken, and tears non
       for (let more = true; more;) {
         const batch = tail.poll({ records_max: 5_000, bytes_max: 1_000_000 })
         more = batch.more
-        found.push(...batch.entries.map(({ record }) => record?.call_id))
+        found.push(...batch.entries.map(({ record }) => callIdOf(record!)))
       }
     }
     const taken = await killedWriter(folder.path, round, durability, 1 + roll(60), read)
@@ -122,7 +123,7 @@ test('a power failure at any moment loses nothing that strict mode has confirmed
     const tail = openJournalTail({ folder: after.path })
     tail.writerDied(journal.series)
     const { entries } = tail.poll({ records_max: 100_000, bytes_max: 100_000_000 })
-    const kept = entries.map(({ record }) => record!.call_id)
+    const kept = entries.map(({ record }) => callIdOf(record!))
     expect(kept).toEqual(appended.slice(0, kept.length))
     expect(promised.filter((id) => !kept.includes(id))).toEqual([])
     expect(tail.states()[0]).toMatchObject({ state: 'finished', damages: [] })

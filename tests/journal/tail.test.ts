@@ -1,3 +1,4 @@
+import { callIdOf } from '../../src/journal/record.ts'
 import { describe, expect, test } from 'bun:test'
 import fs from 'node:fs'
 import { real_files } from '../../src/journal/files.ts'
@@ -21,7 +22,7 @@ const drain = (tail: JournalTail, bounds = plenty): JournalEntry[] => {
   }
 }
 
-const idsOf = (entries: readonly JournalEntry[]) => entries.map(({ record }) => record!.call_id)
+const idsOf = (entries: readonly JournalEntry[]) => entries.map(({ record }) => callIdOf(record!))
 
 /** Appends so many intents, giving the journal time to make segments. */
 const appendMany = async (journal: Journal, prefix: string, count: number): Promise<string[]> => {
@@ -278,7 +279,7 @@ describe('pruning', () => {
     expect(fs.readdirSync(folder.path).toSorted()).toEqual(files.slice(2))
     const rest = seen.slice(seen.indexOf(entry) + 1)
     expect(drain(openJournalTail({ folder: folder.path, positions }))).toEqual(rest)
-    expect(idsOf(drain(openJournalTail({ folder: folder.path })))[0]).toBe(entry.record!.call_id)
+    expect(idsOf(drain(openJournalTail({ folder: folder.path })))[0]).toBe(callIdOf(entry.record!))
   })
 
   test('keeps what is young, what is not posted and what is not the journal’s', async () => {

@@ -1,3 +1,4 @@
+import { callIdOf } from '../../src/journal/record.ts'
 import { describe, expect, test } from 'bun:test'
 import fs from 'node:fs'
 import { Failure } from '../../src/base/failure.ts'
@@ -13,7 +14,7 @@ const readFolder = (folder: string): { ids: string[]; stops: string[] } => {
   const names = fs.readdirSync(folder).filter((name) => name.endsWith('.journal'))
   for (const name of names.toSorted()) {
     const { entries, stop } = good(readSegment(fs.readFileSync(`${folder}/${name}`), name))
-    ids.push(...entries.map(({ record }: JournalEntry) => record!.call_id))
+    ids.push(...entries.map(({ record }: JournalEntry) => callIdOf(record!)))
     stops.push(stop)
   }
   return { ids, stops }

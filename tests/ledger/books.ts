@@ -1,3 +1,4 @@
+import { callIdOf } from '../../src/journal/record.ts'
 import type { Store } from '../../src/ledger/database.ts'
 import { fold, settle, advance, type JournaledRecord } from '../../src/ledger/posting.ts'
 import type { Poster } from '../../src/ledger/poster.ts'
@@ -22,7 +23,7 @@ export const postAll = (
   const books = poster.books()
   for (let at = 0; at < records.length; at += batch_records) {
     const batch = records.slice(at, at + batch_records)
-    const posted = poster.posted(batch.flatMap(({ record }) => (record ? [record.call_id] : [])))
+    const posted = poster.posted(batch.flatMap(({ record }) => (record ? [callIdOf(record)] : [])))
     if (!(posted instanceof Set)) throw posted.cause
     const posting = fold(books, posted, PRICES, batch)
     const result = poster.post(posting)

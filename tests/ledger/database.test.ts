@@ -46,7 +46,7 @@ test('eight processes on an empty folder all come up, and all see the same table
       await new Response(child.stdout).text(),
     ]),
   )
-  expect(ends).toEqual(children.map(() => [0, '', '10\n']))
+  expect(ends).toEqual(children.map(() => [0, '', '12\n']))
 })
 
 test('what is not a database says so', () => {
@@ -66,8 +66,8 @@ test.each([
 test.each([
   ['UPDATE entries SET amount_nanodollars = 1', 'entries are append-only'],
   ['DELETE FROM entries', 'entries are append-only'],
-  ["INSERT INTO entries VALUES (9, NULL, 0, 'grant', 'a', 'b', 0, '')", 'entries_amount_positive'],
-  ["INSERT INTO entries VALUES (9, NULL, 0, 'grant', 'a', 'a', 5, '')", 'entries_accounts_differ'],
+  ["INSERT INTO entries VALUES (9, NULL, 0, 'grant', 'a', 'b', 0, '', NULL)", 'entries_amount_positive'],
+  ["INSERT INTO entries VALUES (9, NULL, 0, 'grant', 'a', 'a', 5, '', NULL)", 'entries_accounts_differ'],
 ] as const)('the books refuse: %s', (sql, says) => {
   using folder = tempFolder()
   const store = openWriter(folder.path, 'ledger')

@@ -1,3 +1,4 @@
+import { callIdOf } from '../../src/journal/record.ts'
 import { expect, test } from 'bun:test'
 import { Database } from 'bun:sqlite'
 import { join } from 'node:path'
@@ -78,28 +79,6 @@ test('a forgotten series that comes back posts nothing twice', () => {
   expect(contents(house.store)).toEqual(before)
 })
 
-test('rows get their index of the log, in the same transaction', () => {
-  using folder = tempFolder()
-  const store = openWriter(folder.path, 'ledger')
-  let size = 0
-  let broken = true
-  const poster = createPoster(store, (rows) => {
-    if (broken) throw new Error('the log cannot be written')
-    return rows.map(() => size++)
-  })
-  const records = journal('w', [intent('a'), ending('a'), intent('b'), ending('b')])
-  const posting = fold(emptyBooks, new Set(), PRICES, records)
-  expect(() => poster.post(posting)).toThrow('the log cannot be written')
-  expect(contents(store)['entries']).toEqual([])
-  broken = false
-  expect(poster.post(posting)).toEqual({ is: 'posted' })
-  expect(store.sqlite.prepare('SELECT id, log_index FROM calls ORDER BY id').values()).toEqual([
-    ['a', 0n],
-    ['b', 1n],
-  ])
-  store.sqlite.close()
-})
-
 test('a locked database answers "later", and the same posting works afterwards', () => {
   using folder = tempFolder()
   using house = openPoster(folder.path)
@@ -158,7 +137,7 @@ test('kill -9 at random moments, twenty times: in the end rows = calls, and the 
   postAll(whole.poster, records, 2000)
   settleAll(whole.poster, 'w')
   expect(contents(killed.store), `seed ${seed}`).toEqual(contents(whole.store))
-  const ids = new Set(records.map(({ record }) => record?.call_id))
+  const ids = new Set(records.map(({ record }) => callIdOf(record!)))
   expect(killed.store.sqlite.prepare('SELECT count(*) FROM calls').values()).toEqual([[BigInt(ids.size)]])
   expect(killed_midway).toBeGreaterThan(0)
   const reader = openReader(folder.path, 'ledger')

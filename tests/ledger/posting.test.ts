@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import type { JournalRecord } from '../../src/journal/record.ts'
+import { callIdOf, type JournalRecord } from '../../src/journal/record.ts'
 import { advance, emptyBooks, fold, settle, type JournaledRecord, type Posting } from '../../src/ledger/posting.ts'
 import { priceList } from '../../src/ledger/pricing.ts'
 import type { CallRow, NewEntry } from '../../src/ledger/tables.ts'
@@ -234,6 +234,7 @@ test('the row carries every field of both records', () => {
     hold_nanodollars: BigInt(hold_nanodollars),
     charge_nanodollars: 6_550_000n,
     price_version,
+    salt: null,
     log_index: null,
   })
 })
@@ -306,7 +307,7 @@ test('any cut into batches gives the same rows, entries and attempts, one row a 
         whole.flatMap<unknown>((posting) => posting[part]),
       )
     const ids = whole.flatMap((posting) => posting.rows.map((row) => row.id))
-    expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => record!.call_id))].toSorted())
+    expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => callIdOf(record!)))].toSorted())
   })
 })
 

@@ -138,7 +138,7 @@ test.each([
   ],
   ['DELETE FROM open_calls', ['held:acme: 10000000, want 0']],
   [
-    "INSERT INTO entries VALUES (NULL, 'c1', 0, 'capture', 'tenant:acme', 'revenue', 1, '')",
+    "INSERT INTO entries VALUES (NULL, 'c1', 0, 'capture', 'tenant:acme', 'revenue', 1, '', NULL)",
     ['revenue: 32750001, want 32750000'],
   ],
   [

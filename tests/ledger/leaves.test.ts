@@ -1,0 +1,97 @@
+import { expect, test } from 'bun:test'
+import { canonicalJson, type Canonical } from '../../src/audit/canonical-json.ts'
+import { LEAF_BYTES_MAX, sha256 } from '../../src/audit/hash.ts'
+import { adminActionLeaf, callLeaf, entriesLeaf, entryMember, priceLeaf, refusalLeaf } from '../../src/ledger/leaves.ts'
+import type { AdminActionRow, AttemptRow, CallRow, EntryRow, PriceRow, RefusalRow } from '../../src/ledger/tables.ts'
+import { callRow } from '../../src/ledger/call-row.ts'
+import { PRICE, PRICES, ending, intent } from './make.ts'
+
+const ODD = ['', 'plain', 'with "quotes" \\ and\nlines', 'é漢😀\u2028', '\u0000\u001f\u007f']
+const salt = new Uint8Array(16).fill(7)
+const call = (changes: Partial<CallRow> = {}): CallRow => ({
+  ...callRow(intent('call_a'), ending('call_a'), PRICES),
+  salt,
+  log_index: 5,
+  ...changes,
+})
+const tried: AttemptRow[] = [{ call_id: 'call_a', n: 1, engine: 'e1', engine_model: 'm', because: '', at_ms: 4 }]
+const entry: EntryRow = {
+  id: 3,
+  call_id: null,
+  at_ms: 9,
+  kind: 'grant',
+  debit: 'grants',
+  credit: 'tenant:acme',
+  amount_nanodollars: 5n,
+  reason: 'a "gift"',
+  log_index: 2,
+}
+const price: PriceRow = { model: 'm1', version: 2, valid_from_ms: 7, ...PRICE, log_index: 1 }
+const refusal: RefusalRow = {
+  id: 1,
+  at_ms: 60_000,
+  key_id: '',
+  tenant: '',
+  failure: 'key_invalid',
+  count: 9,
+  log_index: 0,
+}
+const action: AdminActionRow = {
+  id: 1,
+  at_ms: 5,
+  actor: 'admin',
+  action: 'keys.create',
+  subject: 'key_1',
+  detail_json: '{"tenant":"acme"}',
+  log_index: 0,
+}
+
+const plain = (row: object): Record<string, Canonical> =>
+  Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      name,
+      typeof value === 'boolean'
+        ? Number(value)
+        : typeof value === 'bigint' && value <= 2n ** 53n - 1n
+          ? Number(value)
+          : value instanceof Uint8Array
+            ? value.toHex()
+            : value,
+    ]),
+  )
+const callWant = (row: CallRow, of: readonly AttemptRow[]) => {
+  const { salt: _salt, ...rest } = plain(row)
+  const engines = of.map(({ call_id: _call, ...attempt }) => plain(attempt))
+  return { ...rest, type: 'call', salt_sha256: sha256(salt).toHex(), tried: engines }
+}
+const text = (leaf: Uint8Array) => new TextDecoder().decode(leaf)
+const withoutIndex = ({ log_index: _index, ...rest }: EntryRow) => plain(rest)
+
+test.each([
+  ...ODD.map((odd): [Uint8Array, object] => {
+    const row = call({ end_user: odd, model: odd, finish_reason: odd })
+    return [callLeaf(row, tried), callWant(row, tried)]
+  }),
+  [callLeaf(call({ charge_nanodollars: null }), []), callWant(call({ charge_nanodollars: null }), [])],
+  [callLeaf(call({ hold_nanodollars: 2n ** 60n }), []), callWant(call({ hold_nanodollars: 2n ** 60n }), [])],
+  [
+    entriesLeaf(2, [entryMember(entry), entryMember({ ...entry, call_id: 'c' })]),
+    { type: 'entries', log_index: 2, entries: [withoutIndex(entry), withoutIndex({ ...entry, call_id: 'c' })] },
+  ],
+  [priceLeaf(price), { type: 'price', ...plain(price) }],
+  [refusalLeaf(refusal), { type: 'refusal', ...plain(refusal) }],
+  [adminActionLeaf(action), { type: 'admin_action', ...plain(action) }],
+])('leaf %# is the canonical JSON of its row', (leaf, want) =>
+  expect(text(leaf)).toBe(canonicalJson(want as Record<string, Canonical>)),
+)
+
+test('a lone surrogate enters as the replacement character, as SQLite stores it', () =>
+  expect(text(callLeaf(call({ end_user: 'a\ud800' }), []))).toContain('"end_user":"a\ufffd"'))
+
+test('a row too long for a leaf is there by its hash', () => {
+  const row = call({ end_user: '\u0001'.repeat(20_000) })
+  const leaf = callLeaf(row, [])
+  const whole = new TextEncoder().encode(canonicalJson(callWant(row, [])))
+  expect(whole.byteLength).toBeGreaterThan(LEAF_BYTES_MAX)
+  expect(text(leaf)).toBe(`{"log_index":5,"sha256":"${sha256(whole).toHex()}","type":"too_long"}`)
+})
