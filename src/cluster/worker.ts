@@ -1,7 +1,7 @@
 import { buildCatalogue, type OpenTransport } from '../balance/catalogue.ts'
 import { nowMs, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
-import { openFetchTransport } from '../engines/fetch-transport.ts'
+import { transportOpener } from '../engines/open-transport.ts'
 import { dataPlane } from '../http/data-plane.ts'
 import { renderFailure } from '../http/render.ts'
 import { openJournal } from '../journal/writer.ts'
@@ -35,7 +35,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
   })
   if (journal instanceof Failure) throw new Error('the journal cannot be opened', { cause: journal.detail.cause })
   const sockets_max = planDescriptors(config, boot.descriptors_max).upstream_sockets
-  const openTransport: OpenTransport = (engine) => openFetchTransport({ idle_ms: engine.idle_ms, sockets_max })
+  const openTransport: OpenTransport = transportOpener(sockets_max)
   const watch = openWatch(tickMs)
   const house: House = {
     worker: index,
