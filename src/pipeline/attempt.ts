@@ -70,14 +70,11 @@ const invalid = (cause: string): Miss => faulty('engine_invalid', cause)
 
 /** What a failure of the transport means. A cancel of our own is a deadline, or the client's leaving. */
 const missed = (failure: TransportFailure, flight: Flight): Miss => {
-  if (failure.kind !== 'cancelled')
-    return faulty(
-      CODES[failure.kind],
-      `${failure.kind}: ${String(failure.cause ?? '')}`,
-      failure.kind === 'reset' && failure.reused,
-    )
-  if (flight.overdue === 'silence') return faulty('engine_timeout', 'silence')
-  return flight.givenUp() ?? faulty('engine_cut', 'cancelled')
+  const { kind } = failure
+  if (kind === 'cancelled' && flight.overdue === 'silence') return faulty('engine_timeout', 'silence')
+  // A deadline of the transport can be the last to pass of several: then the call's own word counts.
+  const given_up = kind === 'cancelled' || kind.endsWith('_timeout') ? flight.givenUp() : undefined
+  return given_up ?? faulty(CODES[kind], `${kind}: ${String(failure.cause ?? '')}`, kind === 'reset' && failure.reused)
 }
 
 /** An answer that is not a 2xx. */

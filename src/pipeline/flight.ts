@@ -34,6 +34,7 @@ export class Flight {
   first_token_tick_ms = 0
   listener: Listener = NOBODY
   #exchange: Exchange | undefined
+  readonly #total_tick_ms: number
   readonly #call: Routed
   readonly #house: House
   readonly #left: () => void
@@ -43,8 +44,8 @@ export class Flight {
     this.#house = house
     this.asked_tick_ms = house.tick()
     const total_ms = call.model?.timeouts.total_ms
-    const total_tick_ms = total_ms === undefined ? call.deadline_tick_ms : call.started_tick_ms + total_ms
-    this.vigil = new Vigil(total_tick_ms, (overdue) => this.#expired(overdue))
+    this.#total_tick_ms = total_ms === undefined ? call.deadline_tick_ms : call.started_tick_ms + total_ms
+    this.vigil = new Vigil(this.#total_tick_ms, (overdue) => this.#expired(overdue))
     house.watch.add(this.vigil)
     this.#left = () => this.clientLeft()
     const { signal } = call.arrival.request
@@ -71,7 +72,8 @@ export class Flight {
 
   /** Why no engine is to be asked any more; undefined while the call goes on. */
   givenUp(): Miss | undefined {
-    const code = this.overdue === 'total' ? 'deadline_passed' : this.#abandoned() ? 'client_gone' : undefined
+    const is_late = this.overdue === 'total' || this.#house.tick() >= this.#total_tick_ms
+    const code = is_late ? 'deadline_passed' : this.#abandoned() ? 'client_gone' : undefined
     return code && new Miss({ next: false, health: 'none', shown: 'as_is' }, new Failure(code), code)
   }
 
