@@ -5,7 +5,7 @@ import { openTable, workerI32 } from '../table/table.ts'
 import type { HouseFiles } from './messages.ts'
 
 /** How long the children of a dead house may take to notice that it is gone. */
-const LEAVE_MS = 10_000
+const LEAVE_MS = 5_000
 
 /**
  * Waits until no process of an earlier house works on these files: after `kill -9` of a supervisor its children end by

@@ -1,9 +1,11 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { usableCpus } from '../../src/cluster/cpus.ts'
 import { startHouse } from '../kit/house.ts'
 import { tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 test.each([
   // machine, /proc/self/cgroup, quota files, CPUs

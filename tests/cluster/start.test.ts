@@ -1,10 +1,12 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { ADMIN_TOKEN, startHouse } from '../kit/house.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { json, WHOLE } from '../kit/script.ts'
 import { tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const MAIN = path.resolve(import.meta.dir, '../../src/main.ts')
 

@@ -1,8 +1,10 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHouse } from '../kit/house.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
 import { eventually, rollFrom } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine, startTraffic } from './traffic.ts'
+
+setDefaultTimeout(60_000)
 
 const isReady = async (ops_url: string): Promise<boolean> => (await fetch(`${ops_url}/ready`)).status === 200
 

@@ -1,10 +1,12 @@
 import { Database } from 'bun:sqlite'
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { writeFileSync } from 'node:fs'
 import type { HostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, rollFrom } from '../kit/wait.ts'
 import { call, houseConfig, marked, markedEngine, rowsByBody, hashOf, startTraffic } from './traffic.ts'
+
+setDefaultTimeout(60_000)
 
 let engine: HostileEngine
 let house: TestHouse

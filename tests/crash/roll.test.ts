@@ -1,8 +1,10 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { connectRaw, requestBytes, type RawClient } from '../kit/raw-client.ts'
 import { eventually, rollFrom } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine, startTraffic } from './traffic.ts'
+
+setDefaultTimeout(60_000)
 
 /** A client that keeps its connection until it is told, or sees, that it goes. */
 const startKeepAlive = (house: TestHouse, key: string, name: string) => {
