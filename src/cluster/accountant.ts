@@ -1,10 +1,15 @@
+import { parseVerifierKey } from '../audit/note-key.ts'
+import { cosigner } from '../audit/witness.ts'
 import { nowMs } from '../base/clock.ts'
+import { Failure } from '../base/failure.ts'
 import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
 import { parseSeriesName } from '../journal/format.ts'
 import { runAccountant, startPositions } from '../ledger/accountant.ts'
-import { openWriter } from '../ledger/database.ts'
+import { openReader } from '../ledger/database.ts'
 import { tidyJournal } from '../ledger/journal-tidy.ts'
+import { keepLog } from '../ledger/log-keeper.ts'
+import { openLedger } from '../ledger/open-ledger.ts'
 import { createPoster } from '../ledger/poster.ts'
 import { syncPrices } from '../ledger/price-store.ts'
 import { priceList } from '../ledger/pricing.ts'
@@ -16,14 +21,19 @@ import type { ChildContext, ChildLife } from './child.ts'
 const POLL_MS = 15
 const REPORT_MS = 100
 const RETRY_MS = 200
+const WITNESS_MS = 2_000
 
-/** The accountant: the one writer of the ledger. Posts what earlier houses left before it says that it is ready. */
+/** The accountant: the one writer of the ledger and its log. Posts what earlier houses left before it says that it is ready. */
 export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
   const { files } = boot
   const table = openTable(files.table)
-  const store = openWriter(files.data, 'ledger')
-  const poster = createPoster(store)
-  const pricesOf = async ({ models }: Config) => priceList(await written(() => syncPrices(store, models, nowMs()), log))
+  const ledger = openLedger(files.data, files.audit, boot.config.audit.origin)
+  const { store, ledger_log } = ledger
+  const { repaired } = ledger_log.log
+  if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
+  const poster = createPoster(store, ledger_log)
+  const pricesOf = async ({ models }: Config) =>
+    priceList(await written(() => syncPrices(store, models, nowMs(), ledger_log), log))
   let prices = await pricesOf(boot.config)
   let keep_ms = boot.config.ledger.journal_keep_ms
   const accountant = runAccountant({
@@ -46,6 +56,15 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     table.f64[HEADER.accountant_lag_ms] = lag_ms
     table.f64[HEADER.posted_calls] = posted_calls
   }, REPORT_MS)
+  const keeper = keepLog({
+    store,
+    poster,
+    ledger_log,
+    house_reader: openReader(files.data, 'house'),
+    letters: `${files.data}/run/letters`,
+    cosign: cosignerOf(boot.config, log),
+    log,
+  })
   const started_ms = nowMs()
   await accountant.drain()
   log('info', 'ledger_caught_up', { took_ms: nowMs() - started_ms, posted_calls: accountant.stats().posted_calls })
@@ -61,9 +80,19 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       await accountant.drain()
       await accountant.stop()
       clearInterval(report)
-      store.sqlite.close()
+      keeper.stop()
+      ledger.close()
     },
   }
+}
+
+/** What has checkpoints cosigned, if the configuration names a witness whose key can be read. */
+const cosignerOf = ({ audit: { witness } }: Config, log: Log) => {
+  if (witness === undefined) return undefined
+  const key = parseVerifierKey(witness.key)
+  if (!(key instanceof Failure)) return cosigner({ url: witness.url, keys: [key], timeout_ms: WITNESS_MS })
+  log('error', 'witness_not_used', { says: key.detail.says })
+  return undefined
 }
 
 /** Repeats a write of the ledger until neither another's lock nor a full disk is in its way. */
@@ -73,7 +102,7 @@ const written = async <T>(write: () => T, log: Log): Promise<T> => {
       return write()
     } catch (cause) {
       const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
-      if (!/^SQLITE_(BUSY|LOCKED|FULL|IOERR)/.test(code)) throw cause
+      if (!/^(SQLITE_(BUSY|LOCKED|FULL|IOERR)|LOG_UNWRITTEN)/.test(code)) throw cause
       log('warn', 'prices_postponed', { cause, attempt })
     }
     await Bun.sleep(RETRY_MS)

@@ -1,5 +1,6 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
+import { Audit } from './audit-schema.ts'
 import {
   choice,
   choiceOf,
@@ -202,6 +203,7 @@ export const Config = Type.Object(
   {
     server: Server,
     ledger: Ledger,
+    audit: Audit,
     cors: Cors,
     timeouts: Timeouts,
     engines: Type.Array(Engine, { default: [], maxItems: limits.engines_max, description: 'The engines.' }),

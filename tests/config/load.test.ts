@@ -37,6 +37,7 @@ test('everything is at its default where nothing is written', () => {
   expect(config).toMatchObject({
     server: { port: 8080, host: '0.0.0.0', ops_port: 9090, ops_host: '127.0.0.1', data: './data', workers: 'auto' },
     ledger: { durability: 'standard', sync_ms: 50, journal_keep_ms: 3_600_000 },
+    audit: {},
     cors: { origins: [] },
     timeouts: { connect_ms: 5_000, total_ms: 3_600_000 },
     engines: [],
@@ -53,7 +54,7 @@ test.each([
   ['---\n', 'a document mark'],
   ['~', 'null'],
   ['{}', 'an empty mapping'],
-  ['server:\nledger:\ncors: ~\ntimeouts:\nengines:\nmodels:\ntenants:\n', 'empty sections'],
+  ['server:\nledger:\naudit:\ncors: ~\ntimeouts:\nengines:\nmodels:\ntenants:\n', 'empty sections'],
 ])('%p is the empty configuration (%s)', (text) => {
   expect(good({ text })).toEqual(good({ text: '' }))
 })
