@@ -16,6 +16,10 @@ export const sample = () => ({
     subjects_max: 128,
   },
   ledger: { durability: 'strict', sync_ms: 5, journal_keep_ms: 6 },
+  audit: {
+    origin: 'weir.example/log',
+    witness: { url: 'https://witness.example/add-checkpoint', key: `w+01234567+${'A'.repeat(44)}` },
+  },
   cors: { origins: ['https://app.example'] },
   timeouts: { connect_ms: 1, first_byte_ms: 2, first_token_ms: 3, between_tokens_ms: 4, total_ms: 50 },
   engines: [

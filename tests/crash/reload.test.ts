@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import type { HostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, rollFrom } from '../kit/wait.ts'
-import { call, houseConfig, marked, markedEngine, rowsByBody, hashOf, startTraffic } from './traffic.ts'
+import { call, houseConfig, marked, markedEngine, rowsByBody, markOf, startTraffic } from './traffic.ts'
 
 setDefaultTimeout(60_000)
 
@@ -66,14 +66,14 @@ describe('SIGHUP', () => {
     expect((await call(house.url, key, late)).status).toBe(200)
     await traffic.stop()
     expect(traffic.seen.filter(({ status, whole }) => status !== 200 || !whole)).toEqual([])
-    await eventually(() => rowsByBody(house.data).get(hashOf(late)) === 1, 3_000)
+    await eventually(() => rowsByBody(house.data).get(markOf(late)) === 1, 3_000)
 
     const rows = house.rows()
     // 5 prompt tokens, 1 completion token.
     const charges = (name: string) =>
       new Set(rows.filter((row) => row['model'] === name).map((row) => row['charge_nanodollars']))
     expect(charges('m2')).toEqual(new Set([5 * 7000 + 2000]))
-    const dear = rows.find((row) => Buffer.from(row['request_sha256'] as never).toString('hex') === hashOf(late))!
+    const dear = rows.find((row) => row['end_user'] === markOf(late))!
     expect(dear['charge_nanodollars']).toBe(5 * 1_000_000 + 2000)
     expect(rows.filter((row) => row['price_version'] === 0)).toEqual([])
     await reload(first)
