@@ -1,7 +1,8 @@
 import { picodollarsPerToken } from '../base/money.ts'
-import type { Config, EngineConfig, ModelConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
+import type { Config, EngineConfig, ModelConfig, TargetConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
 import type { Transport } from '../engines/transport.ts'
 import { type Subject, subjectOf, type Table } from '../table/table.ts'
+import { hashOf } from './rendezvous.ts'
 
 /** A configuration made ready for the hot path: names resolved, slots claimed. Never changed; a reload makes a new one. */
 export type Catalogue = {
@@ -20,12 +21,27 @@ export type Engine = {
 }
 
 /** An engine that serves a model, under the engine's own name for it. */
-export type Target = { readonly engine: Engine; readonly model: string; readonly weight: number }
+export type Target = {
+  readonly engine: Engine
+  readonly model: string
+  readonly weight: number
+  /** A stable number of engine and model, 32 bits. */
+  readonly id: number
+  /** Prompt and answer that it takes; undefined if nobody said. */
+  readonly context_tokens: number | undefined
+  /** What it costs the house, picodollars a token; undefined for a free model without a cost. */
+  readonly cost: Pick<LivePrice, 'input' | 'output'> | undefined
+  /** The model of the configuration that it serves: another than was asked for when it is a fallback's. */
+  readonly serves: string
+}
 
 export type Model = {
   readonly name: string
+  readonly subject: Subject
   readonly config: ModelConfig
   readonly targets: readonly Target[]
+  /** Names of the models to go on with, in order. */
+  readonly fallbacks: readonly string[]
   readonly timeouts: TimeoutsConfig
   readonly created_s: number
   /** For the header `x-weir-cost-usd` and holds; the ledger prices anew. Undefined for a free model. */
@@ -61,7 +77,7 @@ export const buildCatalogue = (
       transport: kept ? old.transport : openTransport(engine),
     })
   }
-  const models = new Map(config.models.map((model) => [model.name, buildModel(model, config, engines, now_ms)]))
+  const models = new Map(config.models.map((model) => [model.name, buildModel(model, config, engines, table, now_ms)]))
   const tenants = new Map(config.tenants.map((tenant) => [tenant.name, buildTenant(tenant, table)]))
   return { generation, config, engines, models, tenants }
 }
@@ -73,22 +89,47 @@ export const buildTenant = (config: TenantConfig, table: Table): Tenant => ({
   subject: claim(table, 'tenant', config.name),
 })
 
-const buildModel = (config: ModelConfig, house: Config, engines: Map<string, Engine>, now_ms: number): Model => ({
-  name: config.name,
-  config,
-  targets: config.targets.map((target) => ({
-    engine: engines.get(target.engine)!,
-    model: target.model ?? config.name,
-    weight: target.weight,
-  })),
-  timeouts: { ...house.timeouts, ...config.timeouts },
-  created_s: Math.floor(now_ms / 1000),
-  price: config.price && {
+const buildModel = (
+  config: ModelConfig,
+  house: Config,
+  engines: Map<string, Engine>,
+  table: Table,
+  now_ms: number,
+): Model => {
+  const price = config.price && {
     input: perToken(config.price.input),
     cached_input: perToken(config.price.cached_input ?? config.price.input),
     output: perToken(config.price.output),
-  },
-})
+  }
+  return {
+    name: config.name,
+    subject: claim(table, 'model', config.name),
+    config,
+    targets: config.targets.map((target) => buildTarget(target, config.name, engines, price)),
+    fallbacks: config.fallbacks,
+    timeouts: { ...house.timeouts, ...config.timeouts },
+    created_s: Math.floor(now_ms / 1000),
+    price,
+  }
+}
+
+const buildTarget = (
+  target: TargetConfig,
+  serves: string,
+  engines: Map<string, Engine>,
+  price: LivePrice | undefined,
+): Target => {
+  const model = target.model ?? serves
+  return {
+    engine: engines.get(target.engine)!,
+    model,
+    weight: target.weight,
+    id: hashOf(`${target.engine}\n${model}`),
+    context_tokens: target.context_tokens,
+    cost: target.cost ? { input: perToken(target.cost.input), output: perToken(target.cost.output) } : price,
+    serves,
+  }
+}
 
 const perToken = (usd_per_million: string): number => Number(picodollarsPerToken(usd_per_million) ?? 0n)
 

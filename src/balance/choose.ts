@@ -1,63 +1,152 @@
 import { SUBJECT } from '../table/layout.ts'
 import type { Table } from '../table/table.ts'
-import type { Target } from './catalogue.ts'
-import { claimProbe, coolMs, onProbation } from './health.ts'
+import type { Model, Target } from './catalogue.ts'
+import type { Pick, Skip } from './decision.ts'
+import type { Ask } from './field.ts'
+import { benchedLightly, claimProbe, coolMs, onProbation } from './health.ts'
+import { remember } from './sessions.ts'
+import { STRATEGIES } from './strategies.ts'
+import { TableField } from './table-field.ts'
 
 /** Why no target could be chosen: the shortest wait in milliseconds until one may be free. */
-export type NoTarget = { readonly wait_ms: number; readonly why: 'cooling' | 'full' | 'tried' }
+export type NoTarget = { readonly wait_ms: number; readonly why: 'cooling' | 'full' | 'tried' | 'context' }
+
+/** What is asked of a choice beside the model. */
+export type Wish = {
+  readonly ask: Ask
+  /** Targets that are not to be chosen. */
+  readonly tried: readonly Target[]
+  /** Only targets that declare a larger context than this. */
+  readonly context_above?: number
+  /** Estimates may be wrong: a target whose context seems too small is better than none. */
+  readonly any_context?: boolean
+  /** Where the choice is written down. */
+  readonly picks?: Pick[]
+}
+
+/** Candidates that a decision tells of. */
+const TOLD_MAX = 8
+/** How far an estimate of the prompt may be above the truth. */
+const ESTIMATE_SLACK = 2
 
 /**
- * Chooses a target by power of two choices (Mitzenmacher 2001): two drawn by weight, the one with fewer calls in flight
- * for its capacity wins. Skips engines that are benched, full or in `tried`. An engine on probation is chosen by the
- * one caller that claims its probe. `random` yields [0, 1).
+ * Chooses a target of a model by its strategy among those that are healthy, not full and not tried. An engine on
+ * probation is chosen by the one caller that claims its trial. Of a model's targets at most half are benched for bad
+ * answers; unreachable and broken ones do not count on that mercy. `random` yields [0, 1).
  */
 export const chooseTarget = (
-  targets: readonly Target[],
-  tried: readonly Target[],
+  model: Choosable,
+  wish: Wish,
   table: Table,
   now_ms: number,
   random: () => number,
 ): Target | NoTarget => {
-  let wait_ms = Number.POSITIVE_INFINITY
-  let full = false
-  let weight_sum = 0
-  const candidates: Target[] = []
-  for (const target of targets) {
-    if (tried.includes(target)) continue
-    const subject = target.engine.subject
-    const cool_ms = coolMs(table, subject, now_ms)
-    if (cool_ms > 0) wait_ms = Math.min(wait_ms, cool_ms)
-    else if (inFlight(table, target) >= target.engine.config.capacity) full = true
-    else if (onProbation(table, subject)) {
-      if (claimProbe(table, subject, now_ms)) return target
-      wait_ms = Math.min(wait_ms, 1_000)
-    } else {
-      candidates.push(target)
-      weight_sum += target.weight
-    }
+  const field = fieldOf(table)
+  field.reset(now_ms)
+  const skips: Skip[] = []
+  const trial = survey(model, wish, table, now_ms, field, skips)
+  if (trial) {
+    wish.picks?.push({ engine: trial.engine.name, model: trial.model, why: 'trial', seen: [], skips })
+    return trial
   }
-  if (candidates.length === 0) {
-    if (full) return { wait_ms: 1_000, why: 'full' }
-    return Number.isFinite(wait_ms) ? { wait_ms, why: 'cooling' } : { wait_ms: 1_000, why: 'tried' }
-  }
-  if (candidates.length === 1) return candidates[0]!
-  const first = drawn(candidates, weight_sum, random())
-  const rest = candidates.filter((target) => target !== first)
-  const second = drawn(rest, weight_sum - first.weight, random())
-  return load(table, second) < load(table, first) ? second : first
+  if (field.size === 0) return nothing(skips)
+  const { choose, remembers } = STRATEGIES[model.config.strategy]
+  const chosen = field.size === 1 && !remembers ? 0 : choose(field, wish.ask, random)
+  const target = field.target(chosen)
+  const { key } = wish.ask
+  if (remembers && key !== 0) remember(table, key, target.engine.subject, now_ms)
+  wish.picks?.push({
+    engine: target.engine.name,
+    model: target.model,
+    why: model.config.strategy,
+    seen: seenOf(field, chosen),
+    skips,
+  })
+  return target
 }
 
-const inFlight = (table: Table, target: Target): number =>
-  Atomics.load(table.i32, target.engine.subject * 2 + SUBJECT.count)
+type Choosable = {
+  readonly targets: Model['targets']
+  readonly config: { readonly strategy: Model['config']['strategy'] }
+}
 
-const load = (table: Table, target: Target): number =>
-  inFlight(table, target) / (target.engine.config.capacity * target.weight)
-
-const drawn = (targets: readonly Target[], weight_sum: number, at: number): Target => {
-  let left = at * weight_sum
+/** Fills the field; answers the target whose trial this call is, if there is one. */
+const survey = (
+  model: Choosable,
+  wish: Wish,
+  table: Table,
+  now_ms: number,
+  field: TableField,
+  skips: Skip[],
+): Target | undefined => {
+  const { targets } = model
+  let out = 0
+  let light = 0
   for (const target of targets) {
-    left -= target.weight
-    if (left < 0) return target
+    const { subject, config } = target.engine
+    const calls = Atomics.load(table.i32, subject * 2 + SUBJECT.count)
+    if (wish.tried.includes(target)) skips.push({ engine: target.engine.name, why: 'tried', wait_ms: 0 })
+    else if (tooSmall(target, wish)) skips.push({ engine: target.engine.name, why: 'context', wait_ms: 0 })
+    else if (onProbation(table, subject)) {
+      const wait_ms = coolMs(table, subject, now_ms)
+      if (wait_ms === 0 && calls < config.capacity && claimProbe(table, subject, now_ms)) return target
+      out++
+      if (wait_ms > 0 && targets.length > 1 && benchedLightly(table, subject)) light++
+      skips.push({ engine: target.engine.name, why: 'cooling', wait_ms: wait_ms || 1_000 })
+    } else if (calls >= config.capacity) skips.push({ engine: target.engine.name, why: 'full', wait_ms: 1_000 })
+    else field.add(target, calls)
   }
-  return targets[targets.length - 1]!
+  if (light > 0) spare(targets, out - Math.floor(targets.length / 2), wish, table, now_ms, field)
+  return undefined
+}
+
+/** Takes back some of those that are benched for bad answers, so that no more than half of a model's targets are out. */
+const spare = (
+  targets: readonly Target[],
+  count: number,
+  wish: Wish,
+  table: Table,
+  now_ms: number,
+  field: TableField,
+): void => {
+  let left = count
+  for (const target of targets) {
+    if (left <= 0) return
+    const { subject, config } = target.engine
+    const calls = Atomics.load(table.i32, subject * 2 + SUBJECT.count)
+    const may = onProbation(table, subject) && benchedLightly(table, subject) && coolMs(table, subject, now_ms) > 0
+    if (!may || wish.tried.includes(target) || tooSmall(target, wish) || calls >= config.capacity) continue
+    field.add(target, calls)
+    left--
+  }
+}
+
+const tooSmall = ({ context_tokens }: Target, wish: Wish): boolean => {
+  if (wish.context_above !== undefined) return context_tokens === undefined || context_tokens <= wish.context_above
+  return context_tokens !== undefined && !wish.any_context && wish.ask.prompt_tokens > context_tokens * ESTIMATE_SLACK
+}
+
+const nothing = (skips: readonly Skip[]): NoTarget => {
+  const of = (why: Skip['why']) => skips.filter((skip) => skip.why === why)
+  const cooling = of('cooling')
+  if (of('full').length > 0) return { wait_ms: 1_000, why: 'full' }
+  if (cooling.length > 0) return { wait_ms: Math.min(...cooling.map(({ wait_ms }) => wait_ms)), why: 'cooling' }
+  return { wait_ms: 1_000, why: of('context').length > 0 ? 'context' : 'tried' }
+}
+
+const seenOf = (field: TableField, chosen: number): Pick['seen'] => {
+  const seen: Pick['seen'][number][] = []
+  for (let at = 0; at < field.size && seen.length < TOLD_MAX; at++) {
+    // The chosen one is always told of.
+    const one = seen.length === TOLD_MAX - 1 && chosen > at ? chosen : at
+    seen.push({ engine: field.target(one).engine.name, calls: field.calls(one), cost: field.cost(one) })
+  }
+  return seen
+}
+
+const fields = new WeakMap<Table, TableField>()
+const fieldOf = (table: Table): TableField => {
+  let field = fields.get(table)
+  if (field === undefined) fields.set(table, (field = new TableField(table)))
+  return field
 }

@@ -1,9 +1,12 @@
+import { nowMs } from '../base/clock.ts'
 import { SUBJECT } from '../table/layout.ts'
 import type { Subject, Table } from '../table/table.ts'
+import { noteLatency, noteRecovery } from './averages.ts'
 
 /**
- * Passive health of an engine, shared by all workers. A failure benches it for a while that doubles with each further
- * failure; when the time is up exactly one call is let through as a probe, and its answer decides.
+ * The breaker of an engine, shared by all workers. A failure benches it for a while that doubles with each further
+ * failure; when the time is up exactly one call of all workers is let through as a trial, and its answer decides.
+ * Expiry alone makes an engine eligible again, so no engine is benched for ever, not even the only one of a model.
  */
 
 export const HEALTH = {
@@ -12,50 +15,129 @@ export const HEALTH = {
   cooldown_ms_max: 30_000,
   /** Longest bench that an engine's Retry-After can ask for. */
   retry_after_ms_max: 120_000,
-  /** How long a probe may take before another is let through. */
+  /** How long a trial may take before another is let through. */
   probe_ms: 10_000,
+  /** Failures in a row from which an engine that answers badly counts as broken: the cap on benched engines no longer spares it. */
+  broken_streak: 3,
 } as const
+
+/** Why an engine is benched: it says nothing, it answers badly, it asked for it, or it cannot be reached. */
+export type BenchKind = keyof typeof BENCH
+const BENCH = { silent: 0, bad: 1, asked: 2, unreachable: 3 } as const
+
+/** The bits of an engine's flags. */
+const FLAG = {
+  /** Two bits: why it was benched last (BENCH). */
+  bench: 0b11,
+  /** The one call that tries it after a bench is under way. */
+  trial: 0b100,
+  /** The last probe failed. */
+  probe_bad: 0b1000,
+} as const
+
+/** The kind of a failure by its code, or by the status that the engine answered. */
+export const benchKindOf = (because: string): BenchKind => {
+  if (because === 'engine_unreachable') return 'unreachable'
+  return because === 'engine_timeout' ? 'silent' : 'bad'
+}
 
 /** Milliseconds until the engine may be tried; 0 if it may. */
 export const coolMs = (table: Table, engine: Subject, now_ms: number): number =>
   Math.max(0, Number(Atomics.load(table.i64, engine + SUBJECT.cool_until_ms)) - now_ms)
 
-/** True if the engine failed last and its bench is over: whoever calls it now is its probe. */
+/** True if the engine failed last and its bench is over: whoever calls it now is its trial. */
 export const onProbation = (table: Table, engine: Subject): boolean =>
   Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) > 0
 
-/** Claims the one probe of an engine on probation; false if another process has it. */
+/** True if the bench is one that the cap may lift: the engine can be reached, and has not failed often. */
+export const benchedLightly = (table: Table, engine: Subject): boolean =>
+  benchKind(table, engine) === BENCH.bad &&
+  Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) < HEALTH.broken_streak
+
+/** Claims the one trial of an engine on probation; false if another process has it. */
 export const claimProbe = (table: Table, engine: Subject, now_ms: number): boolean => {
   const cell = engine + SUBJECT.cool_until_ms
   const seen = Atomics.load(table.i64, cell)
   if (Number(seen) > now_ms) return false
-  return Atomics.compareExchange(table.i64, cell, seen, BigInt(Math.ceil(now_ms + HEALTH.probe_ms))) === seen
+  const until = BigInt(Math.ceil(now_ms + HEALTH.probe_ms))
+  if (Atomics.compareExchange(table.i64, cell, seen, until) !== seen) return false
+  Atomics.or(table.i32, engine * 2 + SUBJECT.flags, FLAG.trial)
+  return true
 }
 
-/** A good answer: the engine is healthy. */
-export const markGood = (table: Table, engine: Subject, first_byte_ms: number): void => {
+/** A good answer: the engine is healthy, and its first token took so long. */
+export const markGood = (table: Table, engine: Subject, first_token_ms: number, now_ms = nowMs()): void => {
   Atomics.add(table.i64, engine + SUBJECT.answered, 1n)
+  table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
   if (Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) !== 0) {
+    endTrial(table, engine)
     Atomics.store(table.i32, engine * 2 + SUBJECT.fail_streak, 0)
     Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
+    noteRecovery(table, engine, now_ms)
   }
-  // Racing writers may lose a sample of a moving average; that is harmless.
-  const cell = engine + SUBJECT.latency_ms
-  const before = table.f64[cell]!
-  table.f64[cell] = before === 0 || first_byte_ms > before ? first_byte_ms : before * 0.9 + first_byte_ms * 0.1
+  noteLatency(table, engine, first_token_ms, now_ms)
 }
 
-/** A failure: benches the engine, for the engine's own Retry-After if it gave one. */
-export const markFailed = (table: Table, engine: Subject, now_ms: number, retry_after_ms?: number): void => {
+/**
+ * A failure: benches the engine, for the engine's own Retry-After if it gave one. Calls that were under way when a bench
+ * began do not make it longer, or an engine that dies with many calls would be out for the longest time at once.
+ */
+export const markFailed = (
+  table: Table,
+  engine: Subject,
+  now_ms: number,
+  retry_after_ms?: number,
+  kind: BenchKind = 'silent',
+): void => {
   Atomics.add(table.i64, engine + SUBJECT.failed, 1n)
-  const streak = Atomics.add(table.i32, engine * 2 + SUBJECT.fail_streak, 1)
-  const backoff_ms = Math.min(HEALTH.cooldown_ms * 2 ** Math.min(streak, 10), HEALTH.cooldown_ms_max)
+  const tried = endTrial(table, engine)
+  const benched_ms = tried ? 0 : coolMs(table, engine, now_ms)
+  if (benched_ms > 0 && retry_after_ms === undefined) return
+  const streak_cell = engine * 2 + SUBJECT.fail_streak
+  const streak = benched_ms > 0 ? 0 : Atomics.add(table.i32, streak_cell, 1)
   const bench_ms =
-    retry_after_ms === undefined ? backoff_ms : Math.min(Math.max(retry_after_ms, 1_000), HEALTH.retry_after_ms_max)
-  Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, BigInt(Math.ceil(now_ms + bench_ms)))
+    retry_after_ms === undefined
+      ? Math.min(HEALTH.cooldown_ms * 2 ** Math.min(streak, 10), HEALTH.cooldown_ms_max)
+      : Math.min(Math.max(retry_after_ms, 1_000), HEALTH.retry_after_ms_max)
+  if (bench_ms > benched_ms) bench(table, engine, now_ms + bench_ms, retry_after_ms === undefined ? kind : 'asked')
 }
 
-/** A probe that proved nothing (the client left, the request was at fault): the next call may probe. */
+/** A trial that proved nothing (the client left, the request was at fault): the next call may try. */
 export const releaseProbe = (table: Table, engine: Subject): void => {
-  if (onProbation(table, engine)) Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
+  if (onProbation(table, engine) && endTrial(table, engine))
+    Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
+}
+
+/**
+ * What an active probe found; only the control process calls it. A bad one keeps the engine out for `hold_ms`. A good
+ * one ends the bench of an engine that could not be reached or whose last probe was bad: the next call is its trial.
+ * An engine that answers probes and fails calls gets nothing from it.
+ */
+export const markProbed = (table: Table, engine: Subject, good: boolean, now_ms: number, hold_ms: number): void => {
+  const flags = engine * 2 + SUBJECT.flags
+  if (!good) {
+    Atomics.or(table.i32, flags, FLAG.probe_bad)
+    Atomics.compareExchange(table.i32, engine * 2 + SUBJECT.fail_streak, 0, 1)
+    if (coolMs(table, engine, now_ms) < hold_ms) bench(table, engine, now_ms + hold_ms, 'unreachable')
+    return
+  }
+  const was = Atomics.and(table.i32, flags, ~FLAG.probe_bad)
+  table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
+  const ends = (was & FLAG.probe_bad) !== 0 || (was & FLAG.bench) === BENCH.unreachable
+  if (ends && (was & FLAG.trial) === 0 && onProbation(table, engine))
+    Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
+}
+
+const benchKind = (table: Table, engine: Subject): number =>
+  Atomics.load(table.i32, engine * 2 + SUBJECT.flags) & FLAG.bench
+
+/** True if a trial was under way. */
+const endTrial = (table: Table, engine: Subject): boolean =>
+  (Atomics.and(table.i32, engine * 2 + SUBJECT.flags, ~FLAG.trial) & FLAG.trial) !== 0
+
+const bench = (table: Table, engine: Subject, until_ms: number, kind: BenchKind): void => {
+  const flags = engine * 2 + SUBJECT.flags
+  Atomics.and(table.i32, flags, ~FLAG.bench)
+  Atomics.or(table.i32, flags, BENCH[kind])
+  Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, BigInt(Math.ceil(until_ms)))
 }

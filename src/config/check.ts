@@ -1,7 +1,7 @@
 import { demo_models } from './demo.ts'
 import { type FaultList, join, shown } from './faults.ts'
 import { checkKnown, checkUnique, nameEntries, namesOf, type Row, rows, type See, texts } from './rows.ts'
-import { Timeouts } from './schema.ts'
+import { Timeouts } from './serving-schema.ts'
 import { isTree, type Templates, type Tree } from './tree.ts'
 
 /**

@@ -12,7 +12,15 @@ export const demo_tenant = 'demo'
  */
 export const withDemo = (config: Config, demo_url: string): Config => {
   if (config.engines.length > 0 || config.models.length > 0) return config
-  const model = { fallbacks: [], free: false, rewrite_model: false, targets: [{ engine: 'demo', weight: 1 }] }
+  const model = {
+    fallbacks: [],
+    strategy: 'least_loaded' as const,
+    affinity_margin: 1.25,
+    queue: { size: 1_024, wait_ms: 30_000 },
+    free: false,
+    rewrite_model: false,
+    targets: [{ engine: 'demo', weight: 1 }],
+  }
   const has_tenant = config.tenants.some((tenant) => tenant.name === demo_tenant)
   return {
     ...config,
@@ -26,6 +34,8 @@ export const withDemo = (config: Config, demo_url: string): Config => {
         can: ['continuous_usage'],
         on_disconnect: 'cancel',
         idle_ms: 4_000,
+        probe_ms: 2_000,
+        scrape_ms: 1_000,
       },
     ],
     models: [

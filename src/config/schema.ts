@@ -1,121 +1,14 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
-import {
-  choice,
-  choiceOf,
-  closed,
-  host,
-  int,
-  limit,
-  name,
-  section,
-  strings,
-  usd,
-  usdPerMillion,
-  withoutDefaults,
-} from './kinds.ts'
+import { choice, choiceOf, closed, host, int, limit, name, section, strings, usd } from './kinds.ts'
+import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
 /**
  * The configuration: the single source of types, defaults, checks, the JSON Schema and the README's table.
  * Durations end in `_ms`, sizes in `_bytes`. Money is decimal strings in USD. Every setting carries a description;
  * `writeOnly` marks a secret; `title` and `x-allowed` are the words of a fault where a pattern decides.
  */
-
-export const Engine = Type.Object(
-  {
-    name: name('Name of the engine.'),
-    url: Type.String({
-      pattern: '^https?://',
-      maxLength: 2_048,
-      title: 'an address',
-      'x-allowed': 'http://… or https://…, without user name, password and #',
-      description: 'Base address, with or without /v1, a path prefix or a query.',
-    }),
-    dialect: choice(['openai', 'anthropic', 'json'], 'openai', 'How the engine speaks.'),
-    key: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 8_192,
-        writeOnly: true,
-        'x-allowed': 'printable ASCII, 1 to 8192 characters',
-        description: 'Credential sent to the engine. Secret.',
-      }),
-    ),
-    capacity: int(1, 100_000, 256, 'Simultaneous calls the engine takes.'),
-    can: Type.Array(choiceOf(['prefix_continuation', 'continuous_usage', 'no_stream_options']), {
-      default: [],
-      maxItems: 3,
-      description: 'What the engine can do beyond the dialect.',
-    }),
-    on_disconnect: choice(['cancel', 'drain'], 'cancel', 'What happens at the engine when the client leaves.'),
-    idle_ms: int(
-      0,
-      3_600_000,
-      4_000,
-      'Age at which an idle connection to the engine is closed; keep it below the engine’s own.',
-    ),
-  },
-  closed,
-)
-
-export const Target = Type.Object(
-  {
-    engine: Type.String({ minLength: 1, maxLength: 128, description: 'Name of an engine.' }),
-    model: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: limits.name_bytes_max,
-        description: 'The model’s name at the engine; the same name if absent.',
-      }),
-    ),
-    weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1, description: 'Share of traffic.' }),
-  },
-  closed,
-)
-
-export const Price = Type.Object(
-  {
-    input: usdPerMillion('USD per million prompt tokens.'),
-    cached_input: Type.Optional(usdPerMillion('USD per million prompt tokens from the cache; `input` if absent.')),
-    output: usdPerMillion('USD per million completion tokens.'),
-    reasoning: Type.Optional(usdPerMillion('USD per million reasoning tokens; `output` if absent.')),
-    request: Type.Optional(usd('USD for each call, beside its tokens.')),
-  },
-  closed,
-)
-
-export const Timeouts = Type.Object(
-  {
-    connect_ms: int(1, 600_000, 5_000, 'Until the engine has accepted the connection.'),
-    first_byte_ms: int(1, 3_600_000, 300_000, 'Until the engine’s status line.'),
-    first_token_ms: int(1, 3_600_000, 300_000, 'Until the first event of a stream.'),
-    between_tokens_ms: int(1, 3_600_000, 120_000, 'Between two reads of an answer; every byte restarts it.'),
-    total_ms: int(1, 86_400_000, 3_600_000, 'The whole call.'),
-  },
-  section,
-)
-
-const ModelTimeouts = Type.Partial(Type.Object(withoutDefaults(Timeouts.properties)), closed)
-
-export const Model = Type.Object(
-  {
-    name: name('Name that clients ask for.'),
-    targets: Type.Array(Target, { minItems: 1, maxItems: 256, description: 'The engines that serve the model.' }),
-    fallbacks: strings(16, 'Models to try when no target can answer.'),
-    price: Type.Optional(Price),
-    free: Type.Boolean({
-      default: false,
-      description: 'The model costs nothing, on purpose. Without this a missing price is a fault.',
-    }),
-    rewrite_model: Type.Boolean({
-      default: false,
-      description: 'Show the asked-for name in the answer instead of the engine’s.',
-    }),
-    timeouts: Type.Optional(ModelTimeouts),
-  },
-  closed,
-)
 
 export const Limits = Type.Object(
   {
@@ -144,6 +37,10 @@ export const Tenant = Type.Object(
     name: name('Name of the tenant.'),
     budgets: Type.Array(Budget, { default: [], maxItems: 8, description: 'All of them hold; none is no budget.' }),
     limits: Limits,
+    priority_max: Type.Optional({
+      ...choiceOf(['low', 'normal', 'high']),
+      description: 'The highest class that x-weir-priority may ask for while calls wait; normal if absent.',
+    }),
     models: Type.Optional(
       Type.Array(Type.String({ minLength: 1, maxLength: 128 }), {
         maxItems: 4_096,

@@ -1,5 +1,7 @@
 import type { Failure } from '../base/failure.ts'
 import type { Catalogue, Model, Target, Tenant } from '../balance/catalogue.ts'
+import type { Decision } from '../balance/decision.ts'
+import type { Ask } from '../balance/field.ts'
 import type { RateState } from '../quota/gcra.ts'
 import type { Claim } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
@@ -34,6 +36,12 @@ export type Call = {
   body: Body | undefined
   model: Model | undefined
   target: Target | undefined
+  /** How the engine was chosen, once there was a choice. */
+  decision: Decision | undefined
+  /** What the choice goes by. */
+  ask: Ask | undefined
+  /** Time in the model's queue. */
+  queue_ms: number
   /** Counts to give back at the end. */
   claims: Claim[]
   /** The tightest request limit, for the headers. */

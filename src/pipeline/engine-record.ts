@@ -1,5 +1,5 @@
 import type { Target } from '../balance/catalogue.ts'
-import { markFailed, markGood, releaseProbe } from '../balance/health.ts'
+import { benchKindOf, markFailed, markGood, releaseProbe } from '../balance/health.ts'
 import type { Call } from './call.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss } from './outcome.ts'
@@ -9,11 +9,16 @@ export const judge = (call: Call, house: House, target: Target, outcome: Answer 
   const { subject, name } = target.engine
   if (!(outcome instanceof Miss)) {
     if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
-    else markGood(house.table, subject, outcome.first_byte_ms)
+    else markGood(house.table, subject, outcome.first_byte_ms, house.now())
     return
   }
+  call.decision?.misses.push({
+    engine: name,
+    because: outcome.because,
+    after_ms: house.tick() - call.started_tick_ms,
+  })
   if (outcome.verdict.health === 'none') releaseProbe(house.table, subject)
-  else markFailed(house.table, subject, house.now(), outcome.retry_after_ms)
+  else markFailed(house.table, subject, house.now(), outcome.retry_after_ms, benchKindOf(outcome.because))
   if (!outcome.verdict.next) return
   house.log('warn', 'engine_failed', { call_id: call.id, engine: name, because: outcome.because, cause: outcome.cause })
   if (outcome.verdict.shown === 'credential') house.log('error', 'engine_refuses_our_credential', { engine: name })

@@ -1,7 +1,6 @@
 import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
-import { giveCounts } from '../table/counts.ts'
 import { attempt } from './attempt.ts'
 import type { Call, Routed } from './call.ts'
 import { echo } from './echo.ts'
@@ -12,6 +11,7 @@ import { recordAttempt, recordIntent } from './intent.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { relayStream } from './relay-stream.ts'
 import { relayRefusal, relayWhole } from './relay-whole.ts'
+import { leavePlace } from './place.ts'
 import { nextTarget } from './route.ts'
 import { streams } from './upstream-request.ts'
 
@@ -85,8 +85,7 @@ const goesOn = (call: Call, flight: Flight, miss: Miss, tried: readonly Target[]
 
 /** Gives the place at an engine back and takes one at another; undefined if there is none. */
 const leave = (call: Call, house: House, target: Target, tried: readonly Target[]): Target | undefined => {
-  const at = call.claims.findIndex((claim) => claim.subject === target.engine.subject)
-  if (at >= 0) giveCounts(house.table, house.worker, call.claims.splice(at, 1))
+  leavePlace(call, house, target)
   const next = nextTarget(call, house, tried)
   if (next instanceof Failure) return undefined
   call.target = next

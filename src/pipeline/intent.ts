@@ -44,7 +44,7 @@ export const recordAttempt = (call: Call, house: House, target: Target, because:
 }
 
 /** Prompt tokens as far as they can be told from bytes: a quarter of the text's, and every id that was given. */
-export const promptTokens = (call: Routed): number => {
+export const promptTokens = (call: Pick<Routed, 'body' | 'arrival'>): number => {
   const range = call.body.scan.values[call.arrival.endpoint.prompt_field]
   if (range === undefined) return 0
   const size = promptSize(call.body.bytes, range)

@@ -34,7 +34,7 @@ export const hotPath =
       if (screened instanceof Failure) return refused(screened, admitted, house, refuse)
       const enriched = enrich(screened, house)
       if (enriched instanceof Failure) return refused(enriched, admitted, house, refuse)
-      const routed = route(enriched, house)
+      const routed = await route(enriched, house)
       if (routed instanceof Failure) return refused(routed, admitted, house, refuse)
       const answer = await forward(routed, house)
       return answer instanceof Failure ? refused(answer, admitted, house, refuse) : answer

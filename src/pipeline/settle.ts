@@ -1,11 +1,11 @@
 import { Failure } from '../base/failure.ts'
 import type { EndingKind, UsageSource } from '../journal/record.ts'
-import { giveCounts } from '../table/counts.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
 import type { Tokens } from './estimate.ts'
 import type { House } from './house.ts'
+import { leaveAll } from './place.ts'
 
 /** How a call ended, as its last owner knows it; what is left out was not there. */
 export type End = {
@@ -33,7 +33,7 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
   call.open = false
   const total_ms = house.tick() - call.started_tick_ms
   const position = call.intended ? appendEnding(call, house, end, total_ms) : undefined
-  if (call.claims.length > 0) giveCounts(house.table, house.worker, call.claims)
+  leaveAll(call, house)
   Atomics.sub(house.table.i32, workerI32(house.worker, WORKER.in_flight), 1)
   count(house, end, total_ms)
   return position
@@ -56,7 +56,7 @@ const appendEnding = (call: Call, house: House, end: End, total_ms: number): num
     reasoning_tokens: usage.reasoning_tokens,
     usage_source: end.usage_source ?? 'engine',
     attempts: end.attempts ?? 1,
-    queue_ms: 0,
+    queue_ms: call.queue_ms,
     engine_ms: end.engine_ms ?? 0,
     first_token_ms: end.first_token_ms ?? 0,
     total_ms,

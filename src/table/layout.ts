@@ -59,6 +59,7 @@ export const WORKER = {
   in_flight: 4, // i32
   open_streams: 5, // i32
   journal_full: 6, // i32
+  budgets_owed: 7, // i32: 1 while a dead worker's share of budgets is not given back; its number must not be used
   heartbeat_ms: 4, // f64
   loop_lag_ms: 5, // f64
   rss_bytes: 6, // f64
@@ -76,9 +77,8 @@ export const SUBJECT = {
   token_tat_ns: 3, // i64: the same for tokens
   count: 8, // i32: calls at once
   fail_streak: 9, // i32: engine: failures in a row
-  probe_state: 10, // i32: engine: what the last probe found (PROBE)
+  flags: 10, // i32: engine: bits of `balance/health.ts`
   sessions: 11, // i32: engine: conversations that the index sends there
-  bench_kind: 2, // i32: engine: why it was benched last (`balance/health.ts`)
   amount: 6, // i64: held nanodollars, or tokens in flight of an engine
   spent: 7, // i64: posted nanodollars of the current window
   cool_until_ms: 8, // i64: engine: no traffic before
@@ -105,8 +105,19 @@ export const MODEL = {
   retry_tat_us: 8, // i64: theoretical arrival time of the retry budget
 } as const
 
-/** What the last probe of an engine found. */
-export const PROBE = { unknown: 0, good: 1, bad: 2 } as const
+/**
+ * Cells of a subject that is a budget's slot, relative to its start (`budget-slot.ts`). `window` stands where other
+ * subjects have nothing, so a value of 0 there tells them apart.
+ */
+export const BUDGET = {
+  window: 2, // i32: 2·index when open, 2·index + 1 while being opened, 0 if never
+  spent_window: 3, // i32: the window that `spent` is of
+  used: 2, // i64: everything ever held or charged here; the only cell that admission changes
+  base: 3, // i64: what of `used` is not the open window's
+  spent: 7, // i64: the ledger's figure, to be shown
+  column_windows: 32, // i32 × 32: the window that a column is of
+  columns: 32, // i64 × 32: held and charged by one worker in that window
+} as const
 
 /** Size of the file for so many subjects. */
 export const tableBytes = (subjects_max: number): number => SUBJECTS_AT + subjects_max * SUBJECT_BYTES

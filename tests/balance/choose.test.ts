@@ -1,92 +1,96 @@
 import { expect, test } from 'bun:test'
-import type { Target } from '../../src/balance/catalogue.ts'
-import { chooseTarget } from '../../src/balance/choose.ts'
-import { claimProbe, coolMs, HEALTH, markFailed, markGood, onProbation } from '../../src/balance/health.ts'
+import { chooseTarget, type Wish } from '../../src/balance/choose.ts'
+import type { Pick } from '../../src/balance/decision.ts'
+import { HEALTH, markFailed } from '../../src/balance/health.ts'
 import { verdictOf } from '../../src/balance/verdict.ts'
 import { takeCounts } from '../../src/table/counts.ts'
-import { createTable, subjectOf, type Table } from '../../src/table/table.ts'
-import { rollFrom, tempFolder } from '../kit/wait.ts'
+import { tempFolder } from '../kit/wait.ts'
+import { modelOf, NOW, randomFrom, tableIn, targetOf, wish } from './kit.ts'
 
-const NOW = 1_700_000_000_000
-
-const target = (table: Table, name: string, weight = 1, capacity = 100): Target =>
-  ({
-    engine: { name, subject: subjectOf(table, 'engine', name)!, config: { capacity }, transport: undefined },
-    model: name,
-    weight,
-  }) as unknown as Target
-
-const opened = (folder: string) => createTable(`${folder}/table`, 64, 0)
-const randomOf = (seed: number) => {
-  const roll = rollFrom(seed)
-  return () => roll(1_000_000) / 1_000_000
-}
 const name = (chosen: ReturnType<typeof chooseTarget>) => ('why' in chosen ? chosen.why : chosen.engine.name)
-
-test('weights share the traffic of idle engines', () => {
-  using folder = tempFolder()
-  const table = opened(folder.path)
-  const targets = [target(table, 'a', 3), target(table, 'b', 1)]
-  const random = randomOf(1)
-  let first = 0
-  for (let turn = 0; turn < 4_000; turn++) if (name(chooseTarget(targets, [], table, NOW, random)) === 'a') first++
-  expect(first / 4_000).toBeGreaterThan(0.7)
-  expect(first / 4_000).toBeLessThan(0.8)
-})
-
-test('the less loaded of two is chosen, per capacity and weight', () => {
-  using folder = tempFolder()
-  const table = opened(folder.path)
-  const targets = [target(table, 'a'), target(table, 'b')]
-  takeCounts(table, 0, [{ subject: targets[0]!.engine.subject, limit: 100 }])
-  for (let turn = 0; turn < 50; turn++) expect(name(chooseTarget(targets, [], table, NOW, randomOf(turn)))).toBe('b')
-})
+const random = randomFrom(1)
 
 test('full, tried and cooling engines are skipped, and the answer says why none is left', () => {
   using folder = tempFolder()
-  const table = opened(folder.path)
-  const one = target(table, 'a', 1, 1)
-  const two = target(table, 'b')
+  const table = tableIn(folder)
+  const one = targetOf(table, 'a', { capacity: 1 })
+  const two = targetOf(table, 'b')
   takeCounts(table, 0, [{ subject: one.engine.subject, limit: 1 }])
-  expect(name(chooseTarget([one], [], table, NOW, Math.random))).toBe('full')
-  expect(name(chooseTarget([two], [two], table, NOW, Math.random))).toBe('tried')
+  const choose = (targets: (typeof one)[], made: Partial<Wish> = {}) =>
+    chooseTarget(modelOf(targets), wish(made), table, NOW, random)
+  expect(name(choose([one]))).toBe('full')
+  expect(name(choose([two], { tried: [two] }))).toBe('tried')
   markFailed(table, two.engine.subject, NOW, 42_000)
-  expect(chooseTarget([two], [], table, NOW, Math.random)).toEqual({ wait_ms: 42_000, why: 'cooling' })
-  expect(name(chooseTarget([one, two], [], table, NOW, Math.random))).toBe('full')
+  expect(choose([two])).toEqual({ wait_ms: 42_000, why: 'cooling' })
+  expect(name(choose([one, two]))).toBe('full')
+  const picks: Pick[] = []
+  const three = targetOf(table, 'c')
+  expect(name(choose([one, two, three], { picks }))).toBe('c')
+  expect(picks[0]!.skips).toEqual([
+    { engine: 'a', why: 'full', wait_ms: 1_000 },
+    { engine: 'b', why: 'cooling', wait_ms: 42_000 },
+  ])
 })
 
-test('a benched engine gets exactly one probe when its time is up, and its answer decides', () => {
+test('a prompt that is surely too long goes to a target with a larger context', () => {
   using folder = tempFolder()
-  const table = opened(folder.path)
-  const a = target(table, 'a')
-  const b = target(table, 'b')
-  const pick = (at_ms: number) => name(chooseTarget([a, b], [], table, at_ms, Math.random))
-  markFailed(table, a.engine.subject, NOW)
-  for (let turn = 0; turn < 20; turn++) expect(pick(NOW + 1_999)).toBe('b')
-  const after = NOW + HEALTH.cooldown_ms
-  expect([pick(after), pick(after), pick(after)]).toEqual(['a', 'b', 'b'])
-  markFailed(table, a.engine.subject, after)
-  expect(coolMs(table, a.engine.subject, after)).toBe(2 * HEALTH.cooldown_ms)
-  const later = after + 2 * HEALTH.cooldown_ms
-  expect(claimProbe(table, a.engine.subject, later)).toBe(true)
-  expect(claimProbe(table, a.engine.subject, later)).toBe(false)
-  markGood(table, a.engine.subject, 5)
-  expect(onProbation(table, a.engine.subject)).toBe(false)
-  expect(coolMs(table, a.engine.subject, later)).toBe(0)
+  const table = tableIn(folder)
+  const small = targetOf(table, 'small', { context_tokens: 8_192 })
+  const large = targetOf(table, 'large', { context_tokens: 131_072 })
+  const unknown = targetOf(table, 'unknown')
+  const choose = (targets: (typeof small)[], made: Parameters<typeof wish>[0]) =>
+    name(chooseTarget(modelOf(targets), wish(made), table, NOW, random))
+  for (let turn = 0; turn < 20; turn++) expect(choose([small, large], { prompt_tokens: 20_000 })).toBe('large')
+  expect(choose([small], { prompt_tokens: 20_000 })).toBe('context')
+  expect(choose([small], { prompt_tokens: 20_000, any_context: true })).toBe('small')
+  // An estimate is up to twice the truth.
+  expect(choose([small], { prompt_tokens: 16_000 })).toBe('small')
+  expect(choose([small, unknown, large], { context_above: 8_192 })).toBe('large')
+  expect(choose([small, unknown], { context_above: 8_192 })).toBe('context')
 })
 
-test.each([
-  // retry_after_ms, benched for
-  [undefined, 2_000],
-  [0, 1_000],
-  [30_000, 30_000],
-  [9_999_999_999, HEALTH.retry_after_ms_max],
-])('a failure with Retry-After %p ms benches for %p ms', (retry_after_ms, wanted) => {
+test('of the targets of a model at most half are out for bad answers; unreachable and broken ones are out in any number', () => {
   using folder = tempFolder()
-  const table = opened(folder.path)
-  const { subject } = target(table, 'a').engine
-  markFailed(table, subject, NOW, retry_after_ms)
-  expect(coolMs(table, subject, NOW)).toBe(wanted)
+  const table = tableIn(folder)
+  const targets = ['a', 'b', 'c', 'd'].map((one) => targetOf(table, one))
+  const chosen = (at_ms: number) => {
+    const seen = new Set<string>()
+    const draws = randomFrom(7)
+    for (let turn = 0; turn < 200; turn++) seen.add(name(chooseTarget(modelOf(targets), wish(), table, at_ms, draws)))
+    return [...seen].toSorted()
+  }
+  const fail = (nth: number, kind: 'bad' | 'unreachable') =>
+    markFailed(table, targets[nth]!.engine.subject, NOW, undefined, kind)
+  fail(0, 'bad')
+  fail(1, 'bad')
+  expect(chosen(NOW + 1)).toEqual(['c', 'd'])
+  fail(2, 'bad')
+  expect(chosen(NOW + 1)).toHaveLength(2)
+  fail(3, 'bad')
+  expect(chosen(NOW + 1)).toHaveLength(2)
+  using other_folder = tempFolder()
+  const other = tableIn(other_folder)
+  const same = ['a', 'b', 'c', 'd'].map((one) => targetOf(other, one))
+  for (const { engine } of same.slice(0, 3)) markFailed(other, engine.subject, NOW, undefined, 'unreachable')
+  for (let turn = 0; turn < 50; turn++)
+    expect(name(chooseTarget(modelOf(same), wish(), other, NOW + 1, random))).toBe('d')
+})
+
+test('the only engine of a model is benched and tried again, never for ever', () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  const only = targetOf(table, 'a')
+  const choose = (at_ms: number) => chooseTarget(modelOf([only]), wish(), table, at_ms, random)
+  let now_ms = NOW
+  for (let failure = 0; failure < 10; failure++) {
+    expect(name(choose(now_ms))).toBe('a')
+    markFailed(table, only.engine.subject, now_ms, undefined, 'bad')
+    const left = choose(now_ms)
+    if (!('why' in left)) throw new Error('it is not benched')
+    expect(left.why).toBe('cooling')
+    expect(left.wait_ms).toBeLessThanOrEqual(HEALTH.cooldown_ms_max)
+    now_ms += left.wait_ms
+  }
 })
 
 test.each([

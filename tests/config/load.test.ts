@@ -71,6 +71,8 @@ test('a configuration that writes everything is kept as written, and completed',
     can: [],
     on_disconnect: 'cancel',
     idle_ms: 4_000,
+    probe_ms: 2_000,
+    scrape_ms: 1_000,
   })
   expect(config.models[1]!.targets[0]!.weight).toBe(1)
 })

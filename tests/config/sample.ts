@@ -32,14 +32,22 @@ export const sample = () => ({
       can: ['prefix_continuation'],
       on_disconnect: 'drain',
       idle_ms: 9,
+      probe_ms: 10,
+      scrape_ms: 11,
     },
     { name: 'b', url: 'https://engine.example' },
   ],
   models: [
     {
       name: 'large',
-      targets: [{ engine: 'a', model: 'org/large', weight: 0.5 }, { engine: 'b' }],
+      targets: [
+        { engine: 'a', model: 'org/large', weight: 0.5, context_tokens: 8192, cost: { input: '0.1', output: '0.3' } },
+        { engine: 'b' },
+      ],
       fallbacks: ['small'],
+      strategy: 'prefix_affinity',
+      affinity_margin: 1.5,
+      queue: { size: 12, wait_ms: 13 },
       price: { input: '0.20', cached_input: '0.02', output: '0.60', reasoning: '0.7', request: '0.001' },
       rewrite_model: true,
       timeouts: { connect_ms: 1, first_byte_ms: 2, first_token_ms: 3, between_tokens_ms: 4, total_ms: 5 },
@@ -52,6 +60,7 @@ export const sample = () => ({
       budgets: [{ usd: '100.00', per: 'month', timezone: 'Asia/Seoul' }],
       limits: { requests_per_minute: 600, tokens_per_minute: 200000, concurrent: 50 },
       models: ['large'],
+      priority_max: 'high',
     },
   ],
 })

@@ -1,0 +1,156 @@
+import { Type } from '@sinclair/typebox'
+import { limits } from '../base/limits.ts'
+import { choice, choiceOf, closed, int, name, section, strings, usd, usdPerMillion, withoutDefaults } from './kinds.ts'
+
+/** The part of the configuration that says what serves: engines, models, and how one finds the other. */
+
+export const Engine = Type.Object(
+  {
+    name: name('Name of the engine.'),
+    url: Type.String({
+      pattern: '^https?://',
+      maxLength: 2_048,
+      title: 'an address',
+      'x-allowed': 'http://… or https://…, without user name, password and #',
+      description: 'Base address, with or without /v1, a path prefix or a query.',
+    }),
+    dialect: choice(['openai', 'anthropic', 'json'], 'openai', 'How the engine speaks.'),
+    key: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 8_192,
+        writeOnly: true,
+        'x-allowed': 'printable ASCII, 1 to 8192 characters',
+        description: 'Credential sent to the engine. Secret.',
+      }),
+    ),
+    capacity: int(1, 100_000, 256, 'Simultaneous calls the engine takes.'),
+    can: Type.Array(choiceOf(['prefix_continuation', 'continuous_usage', 'no_stream_options']), {
+      default: [],
+      maxItems: 3,
+      description: 'What the engine can do beyond the dialect.',
+    }),
+    on_disconnect: choice(['cancel', 'drain'], 'cancel', 'What happens at the engine when the client leaves.'),
+    idle_ms: int(
+      0,
+      3_600_000,
+      4_000,
+      'Age at which an idle connection to the engine is closed; keep it below the engine’s own.',
+    ),
+    probe_ms: int(
+      0,
+      3_600_000,
+      2_000,
+      'How often the engine is asked whether it is there (GET /health or /v1/models, never a model); 0 is never.',
+    ),
+    scrape_ms: int(
+      0,
+      3_600_000,
+      1_000,
+      'How often the engine’s /metrics are read for its queue and cache; 0 is never.',
+    ),
+  },
+  closed,
+)
+
+export const Target = Type.Object(
+  {
+    engine: Type.String({ minLength: 1, maxLength: 128, description: 'Name of an engine.' }),
+    model: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: limits.name_bytes_max,
+        description: 'The model’s name at the engine; the same name if absent.',
+      }),
+    ),
+    weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1, description: 'Share of traffic.' }),
+    context_tokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 1_000_000_000,
+        description: 'Prompt and answer that the model takes there; a prompt that is too long goes to a larger one.',
+      }),
+    ),
+    cost: Type.Optional(
+      Type.Object(
+        {
+          input: usdPerMillion('USD per million prompt tokens.'),
+          output: usdPerMillion('USD per million completion tokens.'),
+        },
+        { ...closed, description: 'What the target costs the house, for the strategy cheapest; the price if absent.' },
+      ),
+    ),
+  },
+  closed,
+)
+
+export const Queue = Type.Object(
+  {
+    size: int(0, 1_000_000, 1_024, 'Calls of all workers that may wait while every engine is full; 0 refuses at once.'),
+    wait_ms: int(1, 3_600_000, 30_000, 'Longest wait.'),
+  },
+  { ...section, description: 'Where calls wait for an engine, shared fairly between tenants.' },
+)
+
+export const Price = Type.Object(
+  {
+    input: usdPerMillion('USD per million prompt tokens.'),
+    cached_input: Type.Optional(usdPerMillion('USD per million prompt tokens from the cache; `input` if absent.')),
+    output: usdPerMillion('USD per million completion tokens.'),
+    reasoning: Type.Optional(usdPerMillion('USD per million reasoning tokens; `output` if absent.')),
+    request: Type.Optional(usd('USD for each call, beside its tokens.')),
+  },
+  closed,
+)
+
+export const Timeouts = Type.Object(
+  {
+    connect_ms: int(1, 600_000, 5_000, 'Until the engine has accepted the connection.'),
+    first_byte_ms: int(1, 3_600_000, 300_000, 'Until the engine’s status line.'),
+    first_token_ms: int(1, 3_600_000, 300_000, 'Until the first event of a stream.'),
+    between_tokens_ms: int(1, 3_600_000, 120_000, 'Between two reads of an answer; every byte restarts it.'),
+    total_ms: int(1, 86_400_000, 3_600_000, 'The whole call.'),
+  },
+  section,
+)
+
+const ModelTimeouts = Type.Partial(Type.Object(withoutDefaults(Timeouts.properties)), closed)
+
+export const Model = Type.Object(
+  {
+    name: name('Name that clients ask for.'),
+    targets: Type.Array(Target, { minItems: 1, maxItems: 256, description: 'The engines that serve the model.' }),
+    fallbacks: strings(16, 'Models to try when no target can answer.'),
+    strategy: choice(
+      [
+        'least_loaded',
+        'weighted',
+        'lowest_latency',
+        'cheapest',
+        'prefix_affinity',
+        'session_affinity',
+        'tenant_affinity',
+      ],
+      'least_loaded',
+      'How a target is chosen. Affinity keeps a conversation, session or tenant at one engine.',
+    ),
+    affinity_margin: Type.Number({
+      minimum: 1,
+      maximum: 100,
+      default: 1.25,
+      description: 'Load over the mean at which affinity yields.',
+    }),
+    queue: Queue,
+    price: Type.Optional(Price),
+    free: Type.Boolean({
+      default: false,
+      description: 'The model costs nothing, on purpose. Without this a missing price is a fault.',
+    }),
+    rewrite_model: Type.Boolean({
+      default: false,
+      description: 'Show the asked-for name in the answer instead of the engine’s.',
+    }),
+    timeouts: Type.Optional(ModelTimeouts),
+  },
+  closed,
+)
