@@ -137,7 +137,9 @@ export const missing = (table: Table, now_ms: number): string[] => {
   const house = houseView(table, now_ms)
   const says: string[] = []
   if (house.draining) says.push('the house is stopping')
-  if (!workerViews(table, now_ms).some((worker) => worker.live)) says.push('no worker is live')
+  const live = workerViews(table, now_ms).filter((worker) => worker.live)
+  if (live.length === 0) says.push('no worker is live')
+  else if (live.every((worker) => worker.journal_full)) says.push('no journal has room')
   if (!house.accountant_ready) says.push('the accountant has not yet posted the old journals')
   return says
 }

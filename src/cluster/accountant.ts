@@ -21,6 +21,8 @@ import type { ChildContext, ChildLife } from './child.ts'
 const POLL_MS = 15
 const REPORT_MS = 100
 const RETRY_MS = 200
+/** What an accountant without a house tries to post for so long. */
+const DRAIN_MS_MIN = 3_000
 const WITNESS_MS = 2_000
 
 /** The accountant: the one writer of the ledger and its log. Posts what earlier houses left before it says that it is ready. */
@@ -76,12 +78,15 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       prices = await pricesOf(config)
       keep_ms = config.ledger.journal_keep_ms
     },
-    drain: async () => {
-      await accountant.drain()
+    drain: async (grace_ms) => {
+      // A full disk or another's lock can last; what is not posted stays in the journals.
+      const posted = accountant.drain().then(() => true)
+      const all_posted = await Promise.race([posted, Bun.sleep(Math.max(grace_ms, DRAIN_MS_MIN)).then(() => false)])
       await accountant.stop()
       clearInterval(report)
       keeper.stop()
       ledger.close()
+      if (!all_posted) throw new Error('not everything could be posted; the journals keep it for the next start')
     },
   }
 }
