@@ -8,6 +8,7 @@ import { openJournal } from '../journal/writer.ts'
 import { openMetrics } from '../observe/metrics.ts'
 import type { House } from '../pipeline/house.ts'
 import { hotPath } from '../pipeline/pipeline.ts'
+import { countRefusals } from '../pipeline/refusals.ts'
 import { openWatch } from '../pipeline/watch.ts'
 import { emptyKeyView, refreshKeys } from '../table/key-file.ts'
 import { WORKER, WORKER_STATE } from '../table/layout.ts'
@@ -44,6 +45,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     journal,
     metrics: openMetrics(table, index),
     watch,
+    refusals: countRefusals(journal),
     log,
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
     other_tenants: new Map(),
@@ -70,6 +72,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()
     Atomics.store(table.i32, cell('journal_full'), journal.has_room() ? 0 : 1)
     refreshKeys(house.keys, files.keys, table)
+    house.refusals.flush(nowMs())
   }, BEAT_MS)
   Atomics.store(table.i32, cell('state'), WORKER_STATE.live)
   ready(server.port!)
@@ -96,6 +99,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
       await until(idle, CUT_MS)
       clearInterval(beat)
       watch.stop()
+      house.refusals.flush(Number.POSITIVE_INFINITY)
       const failed = await journal.close()
       if (failed) log('error', 'journal_not_on_disk', { cause: failed.detail.cause })
     },

@@ -5,6 +5,7 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { KeyView } from '../table/key-file.ts'
 import type { Table } from '../table/table.ts'
+import type { Refusals } from './refusals.ts'
 import type { Watch } from './watch.ts'
 
 /** What the hot path needs of the journal. */
@@ -25,6 +26,7 @@ export type House = {
   readonly journal: JournalPort
   readonly metrics: Metrics
   readonly watch: Watch
+  readonly refusals: Refusals
   readonly log: Log
   catalogue: Catalogue
   /** Tenants that keys name and the configuration does not; bounded by the shared table. */

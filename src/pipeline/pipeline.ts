@@ -7,6 +7,7 @@ import { frame } from './frame.ts'
 import type { House } from './house.ts'
 import { identify } from './identify.ts'
 import { limit } from './limit.ts'
+import { noteRefusal } from './refusals.ts'
 import { route } from './route.ts'
 import { screen } from './screen.ts'
 import { endCall } from './settle.ts'
@@ -45,6 +46,7 @@ export const hotPath =
 
 /** The one exit of a call that gets no answer: it is settled, counted, logged if it is a bug, and rendered. */
 const refused = (failure: Failure, call: Call | undefined, house: House, refuse: Refuse): Response => {
+  noteRefusal(failure, call, house)
   house.metrics.failed(failure.code)
   house.metrics.add(failure.status >= 500 ? 'answers_5xx' : 'answers_4xx', 1)
   if (failure.code === 'internal')

@@ -7,6 +7,7 @@ import { openMetrics } from '../../src/observe/metrics.ts'
 import type { Arrival, Call } from '../../src/pipeline/call.ts'
 import { type Endpoint, ENDPOINTS } from '../../src/pipeline/endpoints.ts'
 import type { House } from '../../src/pipeline/house.ts'
+import { countRefusals } from '../../src/pipeline/refusals.ts'
 import { openWatch } from '../../src/pipeline/watch.ts'
 import { emptyKeyView, type KeyRecord } from '../../src/table/key-file.ts'
 import { WORKER } from '../../src/table/layout.ts'
@@ -51,6 +52,7 @@ export const unitHouse = async (settings: UnitSettings = {}) => {
     journal,
     metrics: openMetrics(table, 0),
     watch,
+    refusals: countRefusals(journal),
     log: (_level, event) => void logged.push(event),
     catalogue: buildCatalogue(
       loaded.config,
