@@ -1,4 +1,5 @@
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { startSignals } from '../balance/signals.ts'
 import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { newSecret } from '../base/ids.ts'
@@ -37,12 +38,15 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     now: nowMs,
     log,
   }).listen({ port: boot.port, hostname: boot.config.server.ops_host, reusePort: false })
+  const signals = startSignals({ config: boot.config, table, fetch, now: nowMs, log })
   ready(app.server!.port!)
   return {
     onConfig: (message) => {
       current = message
+      signals.reload(message.config)
     },
     drain: async () => {
+      signals.stop()
       await app.server?.stop(true)
       store.sqlite.close()
     },
