@@ -14,6 +14,8 @@ export type HouseSettings = {
   readonly env?: Readonly<Record<string, string>>
   /** The text of the configuration file as it is; wins over `config`. */
   readonly text?: string
+  /** Where the configuration file goes; beside the data folder by default. */
+  readonly file?: string
   /** An existing data folder, to start a house again. */
   readonly data?: string
   /** Ports to bind again; free ones by default. */
@@ -78,7 +80,7 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
   const folder = settings.data === undefined ? tempFolder('weir-house') : undefined
   const data = settings.data ?? `${folder!.path}/data`
   mkdirSync(data, { recursive: true })
-  const config_file = `${data}/../weir.yaml`
+  const config_file = settings.file ?? `${data}/../weir.yaml`
   writeFileSync(config_file, settings.text ?? JSON.stringify(settings.config ?? {}))
   const house = Bun.spawn({
     cmd: [
