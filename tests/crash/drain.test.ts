@@ -1,7 +1,7 @@
 import { describe, expect, setDefaultTimeout, test } from 'bun:test'
-import { startHouse } from '../kit/house.ts'
+import { housePids, startHouse } from '../kit/house.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
-import { eventually, rollFrom } from '../kit/wait.ts'
+import { eventually, rollFrom, tempFolder } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine, startTraffic } from './traffic.ts'
 
 setDefaultTimeout(60_000)
@@ -90,21 +90,22 @@ describe('SIGTERM', () => {
     expect(await next.stop()).toBe(0)
   })
 
-  test('before the ready line: nothing stays', async () => {
+  test.each([60, 150, 250, 350, 450, 600])('%p ms after the start: it ends, and nothing stays', async (delay_ms) => {
     await using engine = markedEngine()
-    for (const delay_ms of [120, 200, 300, 420]) {
-      const starting = startHouse({ config: houseConfig(engine.url), workers: 2, signal_after_ms: delay_ms })
-      const ended = await starting.then(
-        async (house) => {
-          await using open = house
-          return await open.exited
-        },
-        (cause: Error) => cause.message,
-      )
-      // Before the process can hear it, a signal ends it as any program.
-      if (typeof ended === 'string') expect(ended).toMatch(/the house ended with (0|143)/)
-      else expect(ended).toBe(0)
-    }
+    using folder = tempFolder('weir-early')
+    const data = `${folder.path}/data`
+    const starting = startHouse({ config: houseConfig(engine.url), workers: 2, data, signal_after_ms: delay_ms })
+    const ended = await starting.then(
+      async (house) => {
+        await using open = house
+        return await open.exited
+      },
+      (cause: Error) => cause.message,
+    )
+    // Before the process can hear it, a signal ends it as any program.
+    if (typeof ended === 'string') expect(ended).toMatch(/the house ended with (0|143)/)
+    else expect(ended).toBe(0)
+    await eventually(() => housePids(data, '').length === 0, 4_000)
   })
 
   test('to the whole process group, as a terminal or a service manager sends it: drained all the same', async () => {

@@ -1,7 +1,9 @@
 import { afterAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, rmSync, statfsSync, writeFileSync, writeSync, openSync, closeSync } from 'node:fs'
+import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse } from '../kit/house.ts'
-import { eventually, tempFolder } from '../kit/wait.ts'
+import { CH, D, DONE, end, json, script, sse200, until, WHOLE } from '../kit/script.ts'
+import { eventually, gate, tempFolder } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine } from './traffic.ts'
 
 setDefaultTimeout(60_000)
@@ -37,7 +39,13 @@ describe.skipIf(!mounted)('a data folder whose disk is full', () => {
   const free = (): void => rmSync(`${disk}/ballast`, { force: true })
 
   test('new calls get 503 journal_full before any engine hears of them, running ones finish; it recovers by itself', async () => {
-    await using engine = markedEngine()
+    const hold = gate()
+    await using engine = startHostileEngine({
+      answers: (request) =>
+        request.text().includes('running')
+          ? script(sse200, D(CH({ content: 'a' })), until(hold.opened), D(CH({ content: 'b' }, 'stop')), DONE, end)
+          : json(200, WHOLE('hi', 5, 1)),
+    })
     // Room for one segment of 16 MiB and the databases, not for a spare: so there is less to write until it is used up.
     fill(20 * 1024 * 1024)
     const plain = houseConfig(engine.url, { subjects_max: 64 })
@@ -53,7 +61,7 @@ describe.skipIf(!mounted)('a data folder whose disk is full', () => {
       return result
     }
     expect((await ok('before')).status).toBe(200)
-    const running = marked('running', true, 600, 25)
+    const running = marked('running', true)
     bodies.push(running)
     const stream = call(house.url, key, running)
     await eventually(() => engine.calls.now === 1)
@@ -81,7 +89,8 @@ describe.skipIf(!mounted)('a data folder whose disk is full', () => {
     await eventually(async () => (await fetch(`${house.ops_url}/ready`)).status === 503)
 
     // What runs, runs on.
-    expect(await stream).toMatchObject({ status: 200, whole: true })
+    hold.open()
+    expect(await stream).toMatchObject({ status: 200, whole: true, text: 'ab' })
     expect(house.logged('process_died')).toEqual([])
 
     free()

@@ -213,7 +213,7 @@ const killPid = (pid: number): void => {
 }
 
 /** Processes of the house on a data folder that have the role, as the system lists them. */
-const housePids = (data: string, role: string): number[] =>
+export const housePids = (data: string, role: string): number[] =>
   Bun.spawnSync(['ps', '-eo', 'pid=,args='])
     .stdout.toString()
     .split('\n')
