@@ -71,7 +71,7 @@ let collecting = false
 
 /**
  * Has garbage collected a while after a large body: the collector does not see how much memory bodies hold, and left 400 MB
- * of them to lie for minutes. At most once a second, so under one hundredth of the time.
+ * of them to lie for minutes. At most once a second; a worker's heap is small and takes 5 to 10 ms.
  */
 const collectSoon = (): void => {
   if (collecting) return
