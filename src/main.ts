@@ -5,6 +5,8 @@ import { nowMs, tickMs } from './base/clock.ts'
 import { type Channel, type ChildContext, type ChildLife, runChild } from './cluster/child.ts'
 import { usableCpus } from './cluster/cpus.ts'
 import { hardLimit } from './cluster/descriptors.ts'
+import { houseFiles, makeFolders } from './cluster/house-files.ts'
+import { lockHouse } from './cluster/house-lock.ts'
 import type { FromChild, Role, ToChild } from './cluster/messages.ts'
 import { openHouse } from './cluster/supervisor.ts'
 import { printFault } from './config/faults.ts'
@@ -105,7 +107,23 @@ const child = (role: Role, main: (context: ChildContext) => Promise<ChildLife>):
 const USAGE = `weir start [--config F] [--port N] [--ops-port N] [--data DIR] [--workers N|auto]
 weir config check [--config F]
 weir keys create --tenant T | list | revoke ID
-weir fsck --data DIR`
+weir fsck --data DIR [--key PUB] [--checkpoint FILE]
+weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]`
+
+/** Takes a data folder from any house, so that none begins while it is looked at. */
+const takeHouse = (data: string) => {
+  const files = houseFiles(data)
+  makeFolders(files)
+  const lock = lockHouse(files)
+  return typeof lock === 'number' ? `${data} belongs to a running house${lock > 0 ? `, pid ${lock}` : ''}` : lock
+}
+
+/** Prints what a command leaves, and answers its exit code. */
+const ended = ({ exit_code, stdout, stderr }: { exit_code: number; stdout: string; stderr: string }): number => {
+  process.stdout.write(stdout)
+  process.stderr.write(stderr)
+  return exit_code
+}
 
 /** A command answers its exit code; undefined keeps the process (a child of the house, which ends by itself). */
 const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> = {
@@ -139,6 +157,14 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
     const { exit_code, lines } = checkConfig(values.config, env)
     for (const line of lines) (exit_code === 0 ? print : tell)(line)
     return exit_code
+  },
+  fsck: async (argv) => {
+    const { fsckCommand } = await import('./audit/fsck-command.ts')
+    return ended(fsckCommand(argv, takeHouse))
+  },
+  verify: async (argv) => {
+    const { verifyCommand } = await import('./audit/verify-command.ts')
+    return ended(verifyCommand(argv))
   },
   keys: async (argv) => {
     const { keysCommand } = await import('./admin/cli.ts')

@@ -1,0 +1,176 @@
+import type { Database } from 'bun:sqlite'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { Difference } from './check-note.ts'
+import { type Frame, type FrameRecord, readFrames } from './fsck-frames.ts'
+import type { Note } from './fsck-log.ts'
+import { sha256 } from './hash.ts'
+
+type Row = Readonly<Record<string, bigint | string | Uint8Array | null>>
+type Position = { readonly segment: number; readonly offset: number; readonly finished: boolean }
+
+/** The journal's files against the ledger: everything before a series' position is in the tables as it was written. */
+export const checkJournal = (folder: string, db: Database, note: Note): { records: number; waiting: number } => {
+  const names = readdirSync(folder).filter((name) => /^w\d{2}-\d{6}-\d{6}\.journal$/.test(name))
+  const by_series = Map.groupBy(names.toSorted(), (name) => name.slice(0, 10))
+  const check = recordCheck(db)
+  let records = 0
+  let waiting = 0
+  for (const { series, finished } of positionsOf(db).values())
+    if (!finished && !by_series.has(series)) throw new Difference(`journal ${series} is not finished, and has no file`)
+  for (const [series, segments] of by_series) {
+    const position = positionsOf(db).get(series)
+    const numbers = segments.map((name) => Number(name.slice(11, 17)))
+    const gap = numbers.findIndex((number, at) => at > 0 && number !== numbers[at - 1]! + 1)
+    if (gap > 0) throw new Difference(`journal ${series}: segment ${numbers[gap]! - 1} is missing`)
+    for (const [nth, name] of segments.entries()) {
+      const posted = postedFrames(join(folder, name), name, numbers[nth]!, position, note)
+      for (const frame of posted.frames) check.record(frame.record, `journal ${name} at ${frame.offset}`)
+      records += posted.frames.length
+      waiting += posted.waiting.length
+      for (const frame of posted.waiting) check.waiting(frame.record, position === undefined, name)
+    }
+  }
+  check.finish()
+  return { records, waiting }
+}
+
+const positionsOf = (db: Database): Map<string, Position & { series: string }> =>
+  new Map(
+    db
+      .prepare<{ series: string; segment: bigint; offset: bigint; finished: bigint }, []>('SELECT * FROM positions')
+      .all()
+      .map(({ series, segment, offset, finished }) => [
+        series,
+        { series, segment: Number(segment), offset: Number(offset), finished: finished === 1n },
+      ]),
+  )
+
+/** The frames of a segment before the position of its series, and those after it, which wait to be posted. */
+const postedFrames = (
+  path: string,
+  name: string,
+  segment: number,
+  position: Position | undefined,
+  note: Note,
+): { frames: readonly Frame[]; waiting: readonly Frame[] } => {
+  const { frames, tail, tail_at } = readFrames(path, name)
+  if (tail === 'torn') note(`journal ${name}: the bytes at ${tail_at} are no frame, and nothing after them is read`)
+  if (position === undefined || segment > position.segment) {
+    if (position?.finished && frames.length > 0)
+      throw new Difference(`journal ${name} has ${frames.length} records after the end of its series`)
+    return { frames: [], waiting: frames }
+  }
+  if (segment < position.segment) {
+    if (tail !== 'segment_ends')
+      throw new Difference(
+        `journal ${name} is damaged at ${tail_at}, and the ledger has read segment ${position.segment}`,
+      )
+    return { frames, waiting: [] }
+  }
+  const before = frames.filter(({ offset }) => offset < position.offset)
+  const reached = before.at(-1)?.next ?? 64
+  if (reached !== position.offset)
+    throw new Difference(`journal ${name} is damaged at ${reached}, and the ledger has read up to ${position.offset}`)
+  if (position.finished && before.length < frames.length)
+    throw new Difference(`journal ${name} has ${frames.length - before.length} records after the end of its series`)
+  return { frames: before, waiting: frames.slice(before.length) }
+}
+
+const recordCheck = (db: Database) => {
+  const call = db.prepare<Row, [string]>('SELECT * FROM calls WHERE id = ?')
+  const open = db.prepare<Row, [string]>('SELECT 1 FROM open_calls WHERE call_id = ?')
+  const met = { intent: new Set<string>(), ending: new Set<string>() }
+  const refused = new Map<string, number>()
+  const attempt = db.prepare<Row, [string, string]>('SELECT 1 FROM attempts WHERE call_id = ? AND engine = ? AND n > 1')
+  return {
+    record: (record: FrameRecord | undefined, where: string): void => {
+      if (record === undefined) return
+      const { kind, fields } = record
+      if (kind === 'refusals') {
+        const name = REFUSAL.map((field) => String(fields[field])).join('\n')
+        refused.set(name, (refused.get(name) ?? 0) + 1)
+        return
+      }
+      const id = String(fields['call_id'])
+      const row = call.get(id)
+      if (row === null) {
+        if (open.get(id) === null)
+          throw new Difference(`${where}: ${kind} of call ${id}, which has no row and is not open`)
+        return
+      }
+      if (kind === 'attempt' && attempt.get(id, String(fields['engine'])) === null)
+        throw new Difference(
+          `${where}: call ${id} was sent to ${String(fields['engine'])}, and the ledger does not say so`,
+        )
+      if (kind !== 'intent' && kind !== 'ending') return
+      // Of several the first counts.
+      if (met[kind].has(id)) return
+      met[kind].add(id)
+      compare(row, kind, fields, where)
+    },
+    /** A record that is not posted: its series has a position, or nothing of it is in the ledger. */
+    waiting: (record: FrameRecord | undefined, unknown_series: boolean, name: string): void => {
+      const id = record?.fields['call_id']
+      if (unknown_series && typeof id === 'string' && call.get(id) !== null)
+        throw new Difference(`journal ${name}: call ${id} has a row, and the ledger has no position of this series`)
+    },
+    finish: (): void => {
+      const rows = db.prepare<{ n: bigint }, (string | number)[]>(
+        'SELECT count(*) AS n FROM refusals WHERE at_ms = ? AND key_id = ? AND tenant = ? AND failure = ? AND count = ?',
+      )
+      for (const [name, times] of refused) {
+        const values = name.split('\n')
+        if (Number(rows.get(Number(values[0]), ...values.slice(1, 4), Number(values[4]))?.n ?? 0) < times)
+          throw new Difference(`the ledger lacks refused calls of the journal: ${values[3]} of key "${values[1]}"`)
+      }
+    },
+  }
+}
+
+const REFUSAL = ['at_ms', 'key_id', 'tenant', 'failure', 'count']
+
+/** How a field of a record stands in the row: the column's name and what it holds; undefined where it does not matter. */
+const INTENT = ['tenant', 'key_id', 'end_user', 'model', 'endpoint', 'stream', 'hold_nanodollars', 'at_ms']
+const ENDING = [
+  ...['status', 'finish_reason', 'prompt_tokens', 'cached_tokens', 'completion_tokens', 'reasoning_tokens'],
+  ...['attempts', 'queue_ms', 'engine_ms', 'first_token_ms', 'total_ms', 'failure'],
+]
+const ENDINGS = ['whole', 'cut_by_client', 'cut_by_engine', 'refused', 'recovered']
+const SOURCES = ['engine', 'estimated']
+
+const compare = (row: Row, kind: 'intent' | 'ending', fields: FrameRecord['fields'], where: string): void => {
+  const expect = (column: string, want: string) => {
+    if (String(row[column]) !== want)
+      throw new Difference(
+        `${where}: call ${String(row['id'])} has ${column} ${JSON.stringify(want)}, the ledger ${JSON.stringify(String(row[column]))}`,
+      )
+  }
+  // Without its ending's process a call was settled by what was known, not by this record.
+  if (kind === 'ending' && row['ending'] === 'recovered') return
+  for (const column of kind === 'intent' ? INTENT : ENDING) expect(column, stored(column, fields))
+  const hash = kind === 'intent' ? 'request_sha256' : 'response_sha256'
+  if (row['salt'] instanceof Uint8Array)
+    if ((row[hash] as Uint8Array).toHex() !== sha256(Buffer.concat([row['salt'], fields[hash] as Buffer])).toHex())
+      throw new Difference(`${where}: call ${String(row['id'])} has another ${hash} than its body and salt make`)
+  if (kind !== 'ending') return
+  expect('ending', ENDINGS[Number(fields['ending'])] ?? '')
+  expect('usage_source', SOURCES[Number(fields['usage_source'])] ?? '')
+  for (const column of ['engine', 'engine_model']) if (fields[column] !== '') expect(column, String(fields[column]))
+}
+
+const TOKENS_MAX = 1_000_000_000
+
+// As the ledger says it bounds figures: whole, never negative, parts never more than their whole.
+const stored = (column: string, fields: FrameRecord['fields']): string => {
+  const value = fields[column]
+  if (typeof value !== 'number') return String(value)
+  const whole = (name: string, max = Number.MAX_SAFE_INTEGER) => {
+    const figure = Number(fields[name])
+    return figure > 0 ? Math.min(Math.round(figure), max) : 0
+  }
+  if (column === 'prompt_tokens' || column === 'completion_tokens') return String(whole(column, TOKENS_MAX))
+  if (column === 'cached_tokens') return String(whole(column, whole('prompt_tokens', TOKENS_MAX)))
+  if (column === 'reasoning_tokens') return String(whole(column, whole('completion_tokens', TOKENS_MAX)))
+  return String(whole(column, column === 'at_ms' ? 8.64e15 : Number.MAX_SAFE_INTEGER))
+}

@@ -1,0 +1,159 @@
+import type { Database } from 'bun:sqlite'
+import { type Canonical, canonicalJson } from './canonical-json.ts'
+import { Difference } from './check-note.ts'
+import { LEAF_BYTES_MAX, sha256 } from './hash.ts'
+
+/** Rows of the ledger against their leaves, in both directions, read as they are stored. */
+
+/** A row as SQLite hands it out with safe integers. */
+type Row = Readonly<Record<string, bigint | string | Uint8Array | null>>
+type Bound = string | number
+type Leaf = Readonly<Record<string, unknown>>
+
+/** Compares each leaf with its rows; at the end every row must have had its leaf. */
+export type RowCheck = { onLeaf(index: number, leaf: Buffer): void; finish(): void }
+
+/** The logged tables: how a row is called, and how the leaf of a type finds it. */
+const TABLES = {
+  call: { table: 'calls', key: ['id'] },
+  price: { table: 'prices', key: ['model', 'version'] },
+  refusal: { table: 'refusals', key: ['id'] },
+  admin_action: { table: 'admin_actions', key: ['id'] },
+} as const
+type Type = keyof typeof TABLES
+
+/** How many leaves the rows say there are. */
+export const ledgerSize = (db: Database): number =>
+  ['calls', 'entries', 'prices', 'refusals', 'admin_actions'].reduce((size, table) => {
+    const found = db.prepare<{ size: bigint | null }, []>(`SELECT max(log_index) + 1 AS size FROM ${table}`).get()
+    return Math.max(size, Number(found?.size ?? 0))
+  }, 0)
+
+/** Begins a comparison. Throws a {@link Difference} at the first thing that does not agree. */
+export const checkRows = (db: Database): RowCheck => {
+  const seen = new Map<string, number>()
+  const count = (table: string, rows: number) => seen.set(table, (seen.get(table) ?? 0) + rows)
+  const finders = Object.fromEntries(
+    Object.entries(TABLES).map(([type, { table, key }]) => [
+      type,
+      db.prepare<Row, Bound[]>(`SELECT * FROM ${table} WHERE ${key.map((name) => `${name} = ?`).join(' AND ')}`),
+    ]),
+  )
+  const attempts = db.prepare<Row, [string]>('SELECT * FROM attempts WHERE call_id = ? ORDER BY n')
+  const entry = db.prepare<Row, [number]>('SELECT * FROM entries WHERE id = ?')
+
+  const want = (type: Type, row: Row, leaf: Leaf): Record<string, Canonical> => {
+    if (type !== 'call') return { ...plain(row), type }
+    const { salt, ...rest } = row
+    const tried = attempts.all(String(row['id'])).map(({ call_id: _call, ...attempt }) => plain(attempt))
+    count('attempts', tried.length)
+    // An erased salt leaves its hash in the leaf, and nothing to compare it with.
+    const salt_sha256 = salt instanceof Uint8Array ? sha256(salt).toHex() : String(leaf['salt_sha256'])
+    return { ...plain(rest), salt_sha256, tried, type }
+  }
+
+  const compareEntries = (index: number, leaf: Leaf, bytes: Buffer) => {
+    const members = Array.isArray(leaf['entries']) ? (leaf['entries'] as Leaf[]) : []
+    const entries = members.map((member) => {
+      const row = entry.get(Number(member['id']))
+      const name = `entry ${String(member['id'])}`
+      if (row === null) throw new Difference(`${name} of leaf ${index} is not in the ledger`)
+      const { log_index, ...rest } = row
+      if (Number(log_index) !== index)
+        throw new Difference(`${name} says leaf ${String(log_index)}, and is in leaf ${index}`)
+      compareFields(name, index, plain(rest), member)
+      return plain(rest)
+    })
+    count('entries', entries.length)
+    compare(`the entries of leaf ${index}`, index, { entries, log_index: index, type: 'entries' }, leaf, bytes)
+  }
+
+  return {
+    onLeaf: (index, bytes) => {
+      const leaf = parse(index, bytes)
+      if (leaf['type'] === 'entries') return compareEntries(index, leaf, bytes)
+      if (leaf['type'] === 'too_long') return compareHash(db, index, leaf, (type, row) => want(type, row, leaf), count)
+      const type = leaf['type'] as Type
+      if (!Object.hasOwn(TABLES, type)) throw new Difference(`leaf ${index} is of unknown type ${JSON.stringify(type)}`)
+      const { table, key } = TABLES[type]
+      const name = `${type} ${key.map((column) => String(leaf[column])).join(' version ')}`
+      const row = finders[type]!.get(...key.map((column) => leaf[column] as Bound))
+      if (row === null) throw new Difference(`${name} of leaf ${index} is not in the ledger`)
+      count(table, 1)
+      compare(name, index, want(type, row, leaf), leaf, bytes)
+    },
+    finish: () => {
+      for (const table of ['calls', 'attempts', 'entries', 'prices', 'refusals', 'admin_actions']) {
+        const rows = Number(db.prepare<{ n: bigint }, []>(`SELECT count(*) AS n FROM ${table}`).get()?.n ?? 0n)
+        const leaves = seen.get(table) ?? 0
+        if (rows !== leaves)
+          throw new Difference(`${table} has ${rows} rows and the log has ${leaves} of them${extra(db, table)}`)
+      }
+    },
+  }
+}
+
+const extra = (db: Database, table: string): string => {
+  if (table === 'attempts') return ''
+  const row = db.prepare<Row, []>(`SELECT * FROM ${table} WHERE log_index IS NULL LIMIT 1`).get()
+  const twice = db
+    .prepare<Row, []>(
+      `SELECT * FROM ${table} WHERE log_index IN (SELECT log_index FROM ${table} GROUP BY log_index HAVING count(*) > 1) LIMIT 1`,
+    )
+    .get()
+  if (row !== null) return `: ${String(row['id'] ?? row['model'])} has no leaf`
+  return twice !== null && table !== 'entries' ? `: ${String(twice['id'] ?? twice['model'])} shares a leaf` : ''
+}
+
+const parse = (index: number, bytes: Buffer): Leaf => {
+  try {
+    return JSON.parse(bytes.toString('utf8')) as Leaf
+  } catch {
+    throw new Difference(`leaf ${index} is not JSON`)
+  }
+}
+
+const compare = (name: string, index: number, want: Record<string, Canonical>, leaf: Leaf, bytes: Buffer): void => {
+  const json = canonicalJson(want)
+  if (json === bytes.toString('utf8')) return
+  if (Buffer.byteLength(json) > LEAF_BYTES_MAX) throw new Difference(`${name} is longer than its leaf ${index} can be`)
+  compareFields(name, index, want, leaf)
+  throw new Difference(`leaf ${index} of ${name} is not the canonical JSON of its row`)
+}
+
+const compareFields = (name: string, index: number, want: Record<string, Canonical>, leaf: Leaf): void => {
+  for (const field of new Set([...Object.keys(want), ...Object.keys(leaf)])) {
+    const [in_row, in_leaf] = [JSON.stringify(want[field]), JSON.stringify(leaf[field])]
+    if (in_row !== in_leaf)
+      throw new Difference(
+        `${name}: ${field} is ${in_row ?? 'absent'} in the ledger and ${in_leaf ?? 'absent'} in leaf ${index}`,
+      )
+  }
+}
+
+// A row that was too long for a leaf is found by its index, which costs a search of the tables.
+const compareHash = (
+  db: Database,
+  index: number,
+  leaf: Leaf,
+  want: (type: Type, row: Row) => Record<string, Canonical>,
+  count: (table: string, rows: number) => void,
+): void => {
+  for (const [type, { table }] of Object.entries(TABLES)) {
+    const row = db.prepare<Row, [number]>(`SELECT * FROM ${table} WHERE log_index = ?`).get(index)
+    if (row === null) continue
+    const hash = sha256(Buffer.from(canonicalJson(want(type as Type, row)))).toHex()
+    if (hash !== leaf['sha256']) throw new Difference(`${type} of leaf ${index} has another hash than its leaf says`)
+    return count(table, 1)
+  }
+  throw new Difference(`leaf ${index} has no row in the ledger`)
+}
+
+const plain = (row: Row): Record<string, Canonical> =>
+  Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plainValue(value)]))
+
+const plainValue = (value: Row[string]): Canonical => {
+  if (value instanceof Uint8Array) return value.toHex()
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString()
+  return value ?? null
+}
