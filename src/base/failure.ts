@@ -129,6 +129,12 @@ export const FAILURES = {
     retry: 'never',
     says: 'This Idempotency-Key was used with another request.',
   },
+  answer_not_kept: {
+    status: 410,
+    type: 'invalid_request_error',
+    retry: 'never',
+    says: 'The call with this Idempotency-Key is done, but its answer could not be kept. Use a new key to run it again.',
+  },
   // screen
   blocked: {
     status: 403,

@@ -14,6 +14,7 @@ import { HEADER } from '../table/layout.ts'
 import { openTable } from '../table/table.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 import type { Boot } from './messages.ts'
+import { startSweeper } from './sweeper.ts'
 
 /** The control process: the ops plane, and the one writer of keys and tenants. */
 export const runControl = async (context: ChildContext): Promise<ChildLife> => {
@@ -39,6 +40,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     log,
   }).listen({ port: boot.port, hostname: boot.config.server.ops_host, reusePort: false })
   const signals = startSignals({ config: boot.config, table, fetch, now: nowMs, log })
+  const sweeper = startSweeper(files.idempotency, table, () => current.config, log)
   ready(app.server!.port!)
   return {
     onConfig: (message) => {
@@ -47,6 +49,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     },
     drain: async () => {
       signals.stop()
+      sweeper.stop()
       await app.server?.stop(true)
       store.sqlite.close()
     },

@@ -14,6 +14,7 @@ export const houseFiles = (data: string): HouseFiles => {
     ledger: `${root}/ledger.db`,
     house: `${root}/house.db`,
     audit: `${root}/audit`,
+    idempotency: `${root}/idempotency`,
     admin_token: `${root}/admin-token`,
     lock: `${root}/run/house.lock`,
   }

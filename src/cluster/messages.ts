@@ -33,6 +33,7 @@ export type HouseFiles = {
   readonly ledger: string
   readonly house: string
   readonly audit: string
+  readonly idempotency: string
   readonly admin_token: string
   readonly lock: string
 }

@@ -7,6 +7,7 @@ import { renderFailure } from '../http/render.ts'
 import { openJournal } from '../journal/writer.ts'
 import { openMetrics } from '../observe/metrics.ts'
 import type { House } from '../pipeline/house.ts'
+import { openShelf } from '../pipeline/idempotency-store.ts'
 import { hotPath } from '../pipeline/pipeline.ts'
 import { countRefusals } from '../pipeline/refusals.ts'
 import { openWatch } from '../pipeline/watch.ts'
@@ -47,6 +48,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     watch,
     refusals: countRefusals(journal),
     log,
+    shelf: openShelf(files.idempotency, `w${index}-${boot.incarnation}`),
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
     other_tenants: new Map(),
     leaving: false,
@@ -89,9 +91,10 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
       await Bun.sleep(linger_ms)
       house.draining = linger_ms === 0
       const closed = server.stop()
-      const idle = () => Atomics.load(table.i32, cell('in_flight')) === 0
+      // A call is over when its ending is written; its last bytes may still wait for a slow reader.
+      const idle = () => Atomics.load(table.i32, cell('in_flight')) === 0 && server.pendingRequests === 0
       await until(idle, grace_ms)
-      if (!idle()) log('warn', 'calls_cut_by_drain', { count: Atomics.load(table.i32, cell('in_flight')) })
+      if (!idle()) log('warn', 'calls_cut_by_drain', { count: server.pendingRequests })
       // Open connections on which nothing was asked keep a server from being done; they had their time.
       await Promise.race([closed, Bun.sleep(idle() ? Math.min(linger_ms, grace_ms) : 0)])
       // Calls that overstay see their client leave, and end in the journal like any other.

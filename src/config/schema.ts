@@ -1,6 +1,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
+import { Idempotency } from './idempotency-schema.ts'
 import { choice, choiceOf, closed, host, int, limit, name, section, strings, usd } from './kinds.ts'
 import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
@@ -101,6 +102,7 @@ export const Config = Type.Object(
     server: Server,
     ledger: Ledger,
     audit: Audit,
+    idempotency: Idempotency,
     cors: Cors,
     timeouts: Timeouts,
     engines: Type.Array(Engine, { default: [], maxItems: limits.engines_max, description: 'The engines.' }),

@@ -39,6 +39,7 @@ export const admit = (arrival: Arrival, house: House): Admitted | Failure => {
     ask: undefined,
     queue_ms: 0,
     claims: [],
+    keeping: undefined,
     rate: undefined,
     intended: false,
     open: true,

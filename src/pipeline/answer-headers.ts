@@ -1,7 +1,7 @@
 import { usd } from '../base/money.ts'
 import type { Call } from './call.ts'
 import type { Tokens } from './estimate.ts'
-import { rateHeaders } from './limit.ts'
+import { rateHeaders } from './rate-headers.ts'
 
 /** The gateway's own headers on an answer: what answered, under which id, and what is left of the limits. */
 export const answerHeaders = (call: Call, content_type: string): Headers => {

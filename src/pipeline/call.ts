@@ -7,6 +7,7 @@ import type { Claim } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
+import type { Keeping } from './idempotency-store.ts'
 
 /** What the HTTP layer hands in. */
 export type Arrival = {
@@ -44,6 +45,8 @@ export type Call = {
   queue_ms: number
   /** Counts to give back at the end. */
   claims: Claim[]
+  /** Where the answer of a call with an Idempotency-Key goes, for its repeats. */
+  keeping: Keeping | undefined
   /** The tightest request limit, for the headers. */
   rate: RateState | undefined
   /** True once an intent is in the journal: an ending must follow. */

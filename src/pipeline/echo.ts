@@ -1,5 +1,6 @@
 import type { Routed } from './call.ts'
 import type { House } from './house.ts'
+import { keepAnswer } from './idempotency.ts'
 import { onDisk } from './relay-whole.ts'
 import { endCall } from './settle.ts'
 import { sha256 } from './body.ts'
@@ -12,9 +13,9 @@ export const echo = async (call: Routed, house: House): Promise<Response> => {
   const bytes = Buffer.concat([BEFORE, call.body.bytes.subarray(call.body.scan.bom ? 3 : 0), AFTER])
   house.metrics.add('answers_2xx', 1)
   house.metrics.add('bytes_out', bytes.length)
+  const headers = new Headers({ 'content-type': 'application/json', 'x-weir-call-id': call.id })
+  keepAnswer(call, house, 200, headers, bytes)
   const position = endCall(call, house, { ending: 'whole', status: 200, response_sha256: sha256(bytes) })
   if (position !== undefined) await onDisk(position, call, house)
-  return new Response(bytes as BodyInit, {
-    headers: { 'content-type': 'application/json', 'x-weir-call-id': call.id },
-  })
+  return new Response(bytes as BodyInit, { headers })
 }

@@ -6,6 +6,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import type { KeyView } from '../table/key-file.ts'
 import type { Table } from '../table/table.ts'
 import type { Refusals } from './refusals.ts'
+import type { Shelf } from './idempotency-store.ts'
 import type { Watch } from './watch.ts'
 
 /** What the hot path needs of the journal. */
@@ -28,6 +29,8 @@ export type House = {
   readonly watch: Watch
   readonly refusals: Refusals
   readonly log: Log
+  /** Answers kept for repeats; without one the header Idempotency-Key means nothing. */
+  readonly shelf?: Shelf
   catalogue: Catalogue
   /** Tenants that keys name and the configuration does not; bounded by the shared table. */
   readonly other_tenants: Map<string, Tenant>

@@ -5,13 +5,16 @@ import { type Subject, subjectOf } from '../table/table.ts'
 import { type Body, parseBody, readBody } from './body.ts'
 import { type Call, type Identified, type Limited, pass } from './call.ts'
 import type { House } from './house.ts'
+import { replay } from './idempotency.ts'
 import { mayUse } from './identify.ts'
+import { rateHeaders } from './rate-headers.ts'
 
 /**
  * Holds the call to its limits. What the head alone decides (calls at once, requests a minute, for key and tenant, all
  * or none) comes before the body is read; then the body is read, the model is known, and what depends on it is decided.
+ * A repeat of a call with an Idempotency-Key is answered here.
  */
-export const limit = async (call: Identified, house: House): Promise<Limited | Failure> => {
+export const limit = async (call: Identified, house: House): Promise<Limited | Response | Failure> => {
   const refused = takeLimits(call, house)
   if (refused) return refused
   const { request, endpoint } = call.arrival
@@ -30,7 +33,7 @@ export const limit = async (call: Identified, house: House): Promise<Limited | F
     if (model === undefined || !mayUse(call.key, call.tenant, body.model)) return modelUnknown(body)
     open.model = model
   }
-  return pass<Limited>(call, 'limit')
+  return replay(call, body, house) ?? pass<Limited>(call, 'limit')
 }
 
 const modelUnknown = ({ model }: Body): Failure =>
@@ -100,10 +103,3 @@ const rateExceeded = (whose: string, rate: RateState): Failure =>
     retry_after_s: rate.retry_after_ms / 1000,
     headers: rateHeaders(rate),
   })
-
-/** `x-ratelimit-*` as OpenAI names them; reset in seconds. */
-export const rateHeaders = (rate: RateState): Record<string, string> => ({
-  'x-ratelimit-limit-requests': String(rate.limit),
-  'x-ratelimit-remaining-requests': String(rate.remaining),
-  'x-ratelimit-reset-requests': `${Math.ceil(rate.reset_ms / 1000)}s`,
-})

@@ -31,6 +31,7 @@ export const hotPath =
       if (identified instanceof Failure) return refused(identified, admitted, house, refuse)
       const limited = await limit(identified, house)
       if (limited instanceof Failure) return refused(limited, admitted, house, refuse)
+      if (limited instanceof Response) return limited
       const screened = screen(limited, house)
       if (screened instanceof Failure) return refused(screened, admitted, house, refuse)
       const enriched = enrich(screened, house)

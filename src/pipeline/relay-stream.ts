@@ -12,6 +12,7 @@ import { errorJson, errorStatus } from './engine-error.ts'
 import { DONE, eventOf, PING } from './event-bytes.ts'
 import type { Flight, Listener } from './flight.ts'
 import type { House } from './house.ts'
+import { keepAnswer } from './idempotency.ts'
 import type { Answer, StreamAnswer } from './outcome.ts'
 import { giveBack, type Reading } from './reading.ts'
 import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
@@ -98,8 +99,9 @@ class Relay implements Listener {
         if (output !== undefined) this.#send(output)
         if (source.state !== 'open') await this.#conclude(source)
         else if (output !== undefined && !this.#deaf) {
-          this.#account.note(source)
-          this.#awaitPing()
+          const now = this.#house.tick()
+          this.#account.note(source, now)
+          this.#awaitPing(now)
           return
         }
       }
@@ -212,8 +214,9 @@ class Relay implements Listener {
     if (this.#ended) return
     this.#ended = true
     const ending = this.#call.client_gone ? 'cut_by_client' : wanted
-    const last = wanted === 'whole' && !this.#deaf ? (this.#source?.done_bytes ?? DONE) : undefined
-    if (last !== undefined) this.#account.sent(last)
+    const done = wanted === 'whole' ? (this.#source?.done_bytes ?? DONE) : undefined
+    if (done !== undefined) keepAnswer(this.#call, this.#house, 200, streamHeaders(this.#call), done)
+    if (done !== undefined && !this.#deaf) this.#account.sent(done)
     Atomics.sub(this.#house.table.i32, workerI32(this.#house.worker, WORKER.open_streams), 1)
     const position = this.#flight.close(
       this.#account.end(ending, this.#source, ending === 'cut_by_client' ? 'client_gone' : failure),
@@ -223,11 +226,12 @@ class Relay implements Listener {
     // In strict mode the end of the answer waits for the disk; the client may leave meanwhile.
     if (position !== undefined) await onDisk(position, this.#call, this.#house)
     if (this.#deaf) return
-    if (last !== undefined) this.#controller!.enqueue(last)
+    if (done !== undefined) this.#controller!.enqueue(done)
     this.#controller!.close()
   }
 
   #send(bytes: Uint8Array): void {
+    this.#call.keeping?.add(bytes)
     if (this.#deaf) return
     this.#account.sent(bytes)
     this.#controller!.enqueue(bytes)
@@ -240,7 +244,7 @@ class Relay implements Listener {
     this.#controller!.enqueue(PING)
   }
 
-  #awaitPing(): void {
-    this.#flight.vigil.awaitPing(this.#house.tick() + this.#call.catalogue.config.server.ping_ms)
+  #awaitPing(now_tick_ms: number = this.#house.tick()): void {
+    this.#flight.vigil.awaitPing(now_tick_ms + this.#call.catalogue.config.server.ping_ms)
   }
 }

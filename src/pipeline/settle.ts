@@ -33,6 +33,7 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
   call.open = false
   const total_ms = house.tick() - call.started_tick_ms
   const position = call.intended ? appendEnding(call, house, end, total_ms) : undefined
+  call.keeping?.release()
   leaveAll(call, house)
   Atomics.sub(house.table.i32, workerI32(house.worker, WORKER.in_flight), 1)
   count(house, end, total_ms)

@@ -35,10 +35,9 @@ export class StreamAccount {
   }
 
   /** Writes a long answer down now and then. */
-  note(source: StreamSource): void {
-    const now = this.#house.tick()
-    if (now - this.#progress_tick_ms < PROGRESS_MS) return
-    this.#progress_tick_ms = now
+  note(source: StreamSource, now_tick_ms: number = this.#house.tick()): void {
+    if (now_tick_ms - this.#progress_tick_ms < PROGRESS_MS) return
+    this.#progress_tick_ms = now_tick_ms
     const { prompt_tokens, completion_tokens } = this.#tokens(source)
     const position = this.#house.journal.append({
       kind: 'progress',

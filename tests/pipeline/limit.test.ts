@@ -22,6 +22,7 @@ const take = async ({ house }: Unit, body = BODY) => {
   const identified = identify(framed, house)
   if (identified instanceof Failure) throw new Error(identified.code)
   const limited = await limit(identified, house)
+  if (limited instanceof Response) throw new Error('answered')
   if (limited instanceof Failure) endCall(admitted, house, { ending: 'refused', status: limited.status })
   return limited
 }
