@@ -29,6 +29,7 @@ export const attempt = async (call: Routed, house: House, flight: Flight, target
   flight.take(exchange)
   const started = house.tick()
   const head = await exchange.head
+  flight.reached ||= !(head instanceof TransportFailure) || head.sent
   if (head instanceof TransportFailure) return missed(head, flight)
   const first_byte_ms = house.tick() - started
   const reading = new Reading(head, flight.vigil, house.tick, timeouts.between_tokens_ms)

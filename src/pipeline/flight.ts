@@ -27,6 +27,8 @@ const NOBODY: Listener = { ping() {}, gone() {}, overdue() {} }
 export class Flight {
   readonly vigil: Vigil
   attempts = 0
+  /** True once an engine may have seen a byte of the call. */
+  reached = false
   /** Why the exchange was given up by us, if it was; `total` stays, `silence` is the present exchange's. */
   overdue: 'total' | 'silence' | undefined
   /** When the first engine was asked, and when the first event or body was in. On the monotonic clock. */
@@ -95,8 +97,8 @@ export class Flight {
   }
 
   /**
-   * Ends a call that got no answer; hands the failure on for the refusal. A client that left is charged for the prompt,
-   * which an engine had begun to read.
+   * Ends a call that got no answer; hands the failure on for the refusal. A client that left is charged for the prompt
+   * if an engine can have begun to read it.
    */
   end(failure: Failure): Failure {
     const gone = this.#call.client_gone
@@ -104,7 +106,7 @@ export class Flight {
       ending: gone ? 'cut_by_client' : 'refused',
       status: gone ? 499 : failure.status,
       failure: gone ? 'client_gone' : failure.code,
-      ...(gone && this.#exchange && { usage: estimated(promptTokens(this.#call), 0), usage_source: 'estimated' }),
+      ...(gone && this.reached && { usage: estimated(promptTokens(this.#call), 0), usage_source: 'estimated' }),
     })
     return gone ? new Failure('client_gone') : failure
   }

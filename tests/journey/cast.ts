@@ -1,4 +1,5 @@
 import { expect } from 'bun:test'
+import { saltedBodyHash } from '../../src/audit/leaf.ts'
 import { startHostileEngine, type HostileEngine, type HostileOptions } from '../kit/hostile-engine.ts'
 import { startHouse, type CallRow, type HouseSettings, type TestHouse } from '../kit/house.ts'
 import { readSse, type SseRead } from '../kit/sse-read.ts'
@@ -26,15 +27,33 @@ type EngineScript = Script | Omit<HostileOptions, 'port'>
 
 export type Read = SseRead & { readonly response: Response; readonly id: string }
 
+/** Nobody but the calls of a test asks its engines. */
+const QUIET = { probe_ms: 0, scrape_ms: 0 }
+
+/** True if the row holds the hash of these bytes: SHA-256(salt ‖ SHA-256(bytes)). */
+export const provesAnswer = (row: CallRow, bytes: string | Uint8Array): boolean => {
+  const column = (name: string) => row[name] as unknown as Uint8Array
+  const sha256 = new Bun.CryptoHasher('sha256').update(bytes).digest()
+  return Buffer.from(column('response_sha256')).equals(saltedBodyHash(column('salt'), sha256))
+}
+
 /** One house for a test file, and a model for each of its tests. Parts are declared before `open`. */
-export const newCast = (settings: { readonly server?: object; readonly house?: HouseSettings } = {}) => {
+export const newCast = (
+  settings: { readonly server?: object; readonly ledger?: object; readonly house?: HouseSettings } = {},
+) => {
   const engines: object[] = []
   const models: object[] = []
   const scripted: HostileEngine[] = []
   let house: TestHouse | undefined
   let key = ''
   const open = async () => {
-    const config = { server: settings.server ?? {}, engines, models, tenants: [{ name: 't' }] }
+    const config = {
+      server: settings.server ?? {},
+      ledger: settings.ledger ?? {},
+      engines,
+      models,
+      tenants: [{ name: 't' }],
+    }
     house = await startHouse({ ...settings.house, config })
     key = await house.key('t')
   }
@@ -49,7 +68,7 @@ export const newCast = (settings: { readonly server?: object; readonly house?: H
     scripted.push(...played)
     const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url)]
     const names = urls.map((_, index) => `${model}-${'abcdef'[index]}`)
-    names.forEach((name, index) => engines.push({ name, url: urls[index], ...more.engine }))
+    names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...more.engine }))
     models.push({
       name: model,
       price: { input: '2.00', cached_input: '0.50', output: '8.00' },
@@ -86,15 +105,35 @@ export const newCast = (settings: { readonly server?: object; readonly house?: H
       return found[0]!
     }, 5_000)
 
-  /** The ledger's rows of a model, once there are so many. */
+  /** The ledger's rows of a model so far. */
+  const rowsSoFar = (played: Part): CallRow[] =>
+    theHouse()
+      .rows()
+      .filter((candidate) => candidate['model'] === played.model)
+
+  /** The ledger's rows of a model, once there are exactly so many. */
   const rowsOf = (played: Part, count: number): Promise<CallRow[]> =>
     eventually(() => {
-      const found = theHouse()
-        .rows()
-        .filter((candidate) => candidate['model'] === played.model)
+      const found = rowsSoFar(played)
       expect(found).toHaveLength(count)
       return found
     }, 5_000)
+
+  /** The ledger's rows of a model once none of its calls runs any more: at least one for each that reached an engine. */
+  const rowsAfter = async (played: Part): Promise<CallRow[]> => {
+    await quiet()
+    const asked = played.engines.reduce((sum, engine) => sum + engine.requests.length, 0)
+    let last = -1
+    return eventually(async () => {
+      const found = rowsSoFar(played)
+      const still = found.length === last
+      last = found.length
+      expect(found.length).toBeGreaterThanOrEqual(asked)
+      if (still) return found
+      await Bun.sleep(250)
+      throw new Error('rows still come in')
+    }, 5_000)
+  }
 
   /** An engine as the ops plane shows it. */
   const health = async (name: string): Promise<any> => {
@@ -118,5 +157,5 @@ export const newCast = (settings: { readonly server?: object; readonly house?: H
     for (const engine of scripted) await engine.stop()
     await house?.[Symbol.asyncDispose]()
   }
-  return { part, open, close, post, stream, row, rowsOf, health, quiet, house: theHouse, key: () => key }
+  return { part, open, close, post, stream, row, rowsOf, rowsAfter, health, quiet, house: theHouse, key: () => key }
 }

@@ -18,7 +18,7 @@ import {
   wait,
   WHOLE,
 } from '../kit/script.ts'
-import { newCast, type Read } from './cast.ts'
+import { newCast, provesAnswer, type Read } from './cast.ts'
 
 /** CASES C04 and C12: streams that break, and streams that are only slow. */
 
@@ -216,9 +216,7 @@ for (const [index, [name, part, wanted]] of SLOW.entries()) {
     expect(got.comments.filter((comment) => comment !== ' ping')).toEqual([])
     expect(got.bytes.toString()).not.toContain(': ping\n\n')
     const answer = got.bytes.toString().replaceAll(': ping\n', '')
-    expect(Buffer.from(row['response_sha256'] as unknown as Uint8Array).toString('hex')).toBe(
-      new Bun.CryptoHasher('sha256').update(answer).digest('hex'),
-    )
+    expect(provesAnswer(row, answer)).toBe(true)
   })
   test(`C12 ${name}: the openai client counts no ping as an event`, async () => {
     expect(await slow[index]![1]).toBe(wanted)
