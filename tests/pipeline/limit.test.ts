@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
+import { takeRate } from '../../src/quota/gcra.ts'
 import { admit } from '../../src/pipeline/admit.ts'
 import { frame } from '../../src/pipeline/frame.ts'
 import { identify } from '../../src/pipeline/identify.ts'
@@ -7,7 +8,7 @@ import { limit } from '../../src/pipeline/limit.ts'
 import { endCall } from '../../src/pipeline/settle.ts'
 import { SUBJECT } from '../../src/table/layout.ts'
 import { subjectOf } from '../../src/table/table.ts'
-import { arrival, codeOf, unitHouse, type UnitSettings } from './unit-house.ts'
+import { arrival, codeOf, NOW_MS, unitHouse, type UnitSettings } from './unit-house.ts'
 
 type Unit = Awaited<ReturnType<typeof unitHouse>>
 
@@ -54,6 +55,16 @@ test.each([
   expect(got).toEqual(wanted)
 })
 
+test.each([
+  [{ concurrent: 0 }, {}, 'This key may have 0 calls at once.'],
+  [{}, { concurrent: 0 }, 'This tenant may have 0 calls at once.'],
+  [{ requests_per_minute: 0 }, {}, 'The limit of 0 requests a minute for this key is used up.'],
+  [{}, { requests_per_minute: 0 }, 'The limit of 0 requests a minute for this tenant is used up.'],
+])('key %j, tenant %j: %s', async (key, tenant, says) => {
+  await using unit = await unitHouse({ config: acme(tenant)!, keys: [key] })
+  expect(((await take(unit)) as Failure).detail.says).toBe(says)
+})
+
 test('a place is free again once its call has ended, and a refusal held none', async () => {
   await using unit = await unitHouse({ keys: [{ concurrent: 1 }] })
   const first = await take(unit)
@@ -70,8 +81,10 @@ test('a call that the tenant refuses costs the key nothing', async () => {
   })
   expect(codeOf(await take(unit))).toBe('ok')
   for (let again = 0; again < 5; again++) expect(codeOf(await take(unit))).toBe('rate_exceeded')
-  unit.clock.now_ms += 60_000
-  expect(await take(unit)).toMatchObject({ rate: { limit: 1 } })
+  // Of the key's two a minute one is left, and only one.
+  const { table } = unit.house
+  const takeKey = () => takeRate(table, subjectOf(table, 'key', 'key_0')!, 'rate_tat_ns', 2, 1, NOW_MS).admitted
+  expect([takeKey(), takeKey()]).toEqual([true, false])
 })
 
 test('a refusal says who is limited, to what, and when to come back; then it works', async () => {
