@@ -1,12 +1,14 @@
-import { figure, type Options, type Result } from './kit/report.ts'
+import { clientNote, figure, type Options, type Result } from './kit/report.ts'
 import { CHAT, startEngine, startNginx, startWeir, STREAM } from './kit/servers.ts'
-import { type Run, wrk } from './kit/wrk.ts'
+import { type Run, usedBy, warm, wrk } from './kit/wrk.ts'
+
+const PATH = '/v1/chat/completions'
 
 /**
  * The comparison that counts: a fully governed call against the same call through nginx `proxy_pass`, alternating in one
  * run. CPU is that of every process of the house (supervisor, worker, control, accountant), and of the worker alone.
  */
-export const floorBench = async ({ seconds, runs }: Options): Promise<Result> => {
+export const floorBench = async ({ seconds, runs, warm_s }: Options): Promise<Result> => {
   const engine = await startEngine()
   const nginx = await startNginx(engine.url)
   const weir = await startWeir(engine.url)
@@ -15,10 +17,11 @@ export const floorBench = async ({ seconds, runs }: Options): Promise<Result> =>
   const [worker] = weir.worker_pids()
   try {
     for (const kind of ['json', 'stream'] as const) {
-      for (const server of [nginx, weir]) await wrk(server, '/v1/chat/completions', kinds[kind], 50, 8)
+      await warm(nginx, PATH, kinds[kind], Math.min(2, warm_s))
+      await warm(weir, PATH, kinds[kind], warm_s)
       for (let run = 0; run < runs; run++) {
-        taken[kind].nginx.push(await wrk(nginx, '/v1/chat/completions', kinds[kind], 50, seconds))
-        taken[kind].weir.push(await wrk(weir, '/v1/chat/completions', kinds[kind], 50, seconds))
+        taken[kind].nginx.push(await wrk(nginx, PATH, kinds[kind], 50, seconds))
+        taken[kind].weir.push(await wrk(weir, PATH, kinds[kind], 50, seconds))
       }
     }
   } finally {
@@ -30,7 +33,7 @@ export const floorBench = async ({ seconds, runs }: Options): Promise<Result> =>
   const ratio = (kind: 'json' | 'stream', mine: (run: Run) => number) =>
     taken[kind].weir.map((run, at) => mine(run) / taken[kind].nginx[at]!.cpu_us_per_call)
   const whole = (run: Run) => run.cpu_us_per_call
-  const alone = (run: Run) => run.cpu_us_by_pid.get(worker!) ?? 0
+  const alone = (run: Run) => usedBy(run, worker)
   const all = [...taken.json.weir, ...taken.json.nginx, ...taken.stream.weir, ...taken.stream.nginx]
   const errors = all.reduce((sum, run) => sum + run.errors, 0)
   const busiest = Math.max(...all.map((run) => run.client_cores))
@@ -62,7 +65,9 @@ export const floorBench = async ({ seconds, runs }: Options): Promise<Result> =>
     },
     notes: [
       '50 keep-alive connections, one worker process each; 380-byte JSON answers and streams of 64 events; engine, load and server share two cores',
-      `the load generator used at most ${busiest.toFixed(2)} cores`,
+      `Weir warmed for ${warm_s} s a kind: until its code is compiled a call costs several times as much`,
+      'nginx: one worker, proxy_buffering off, keep-alive both ways, no access log',
+      clientNote(busiest),
     ],
   }
 }

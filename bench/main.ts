@@ -1,13 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { floorBench } from './floor.ts'
-import { chart, type Options, report, type Result, table } from './kit/report.ts'
+import { BENCHES } from './list.ts'
+import { chart, report, table } from './kit/report.ts'
+import { versions } from './kit/versions.ts'
 
-/** `bun run bench NAME [--json] [--seconds N] [--runs N] [--svg FOLDER]`; without a name it lists them. */
-const BENCHES: Readonly<Record<string, readonly [run: (options: Options) => Promise<Result>, what: string]>> = {
-  floor: [floorBench, 'CPU of a governed call against nginx proxy_pass, JSON and stream'],
-}
-
+/** `bun run bench NAME [--json] [--seconds N] [--runs N] [--warm N] [--svg FOLDER]`; without a name it lists them. */
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
   allowPositionals: true,
@@ -15,22 +12,33 @@ const { values, positionals } = parseArgs({
     json: { type: 'boolean' },
     seconds: { type: 'string' },
     runs: { type: 'string' },
+    warm: { type: 'string' },
     svg: { type: 'string' },
   },
 })
 const name = positionals[0]
 const bench = name === undefined ? undefined : BENCHES[name]
 if (bench === undefined) {
-  for (const [known, [, what]] of Object.entries(BENCHES)) process.stdout.write(`${known.padEnd(18)} ${what}\n`)
+  for (const [known, { what }] of Object.entries(BENCHES)) process.stdout.write(`${known.padEnd(18)} ${what}\n`)
   process.exit(name === undefined ? 0 : 2)
 }
-const result = await bench[0]({ seconds: Number(values.seconds ?? 4), runs: Number(values.runs ?? 5) })
-const whole = report(name!, result, { bun: Bun.version, weir: '0.1.0' })
+const number = (text: string | undefined, otherwise: number): number => {
+  const value = text === undefined ? otherwise : Number(text)
+  if (Number.isFinite(value) && value >= 0) return value
+  process.stderr.write(`${text}: not a number\n`)
+  process.exit(2)
+}
+const result = await bench.run({
+  seconds: number(values.seconds, bench.seconds ?? 4),
+  runs: number(values.runs, bench.runs ?? 5),
+  warm_s: number(values.warm, 10),
+})
+const whole = report(name!, result, versions())
 if (values.json) process.stdout.write(`${JSON.stringify(whole)}\n`)
-else
-  process.stdout.write(
-    `${name}: ${whole.machine}, ${whole.date}\n\n${table(result.figures)}\n\n${result.notes.map((note) => `- ${note}`).join('\n')}\n`,
-  )
+else {
+  const notes = result.notes.map((note) => `- ${note}`).join('\n')
+  process.stdout.write(`${name}: ${whole.machine}, ${whole.date}\n\n${table(result.figures)}\n\n${notes}\n`)
+}
 if (values.svg !== undefined) {
   mkdirSync(values.svg, { recursive: true })
   writeFileSync(`${values.svg}/${name}.svg`, chart(name!, result.figures))

@@ -14,8 +14,33 @@ export type Figures = Readonly<Record<string, Figure>>
 /** What a benchmark answers. */
 export type Result = { readonly figures: Figures; readonly notes: readonly string[] }
 
-/** What a benchmark is told. */
-export type Options = { readonly seconds: number; readonly runs: number }
+/** What a benchmark is told. `warm_s`: load before the first figure, since a worker needs about ten seconds of it until its code is compiled. */
+export type Options = { readonly seconds: number; readonly runs: number; readonly warm_s: number }
+
+/** Samples by name, in the order of their first: what a benchmark collects over its alternations. */
+export class Samples {
+  readonly #all = new Map<string, { readonly unit: string; readonly values: number[] }>()
+
+  take(name: string, unit: string, value: number): void {
+    const one = this.#all.get(name) ?? { unit, values: [] }
+    one.values.push(value)
+    this.#all.set(name, one)
+  }
+
+  values(name: string): readonly number[] {
+    return this.#all.get(name)?.values ?? []
+  }
+
+  figures(): Figures {
+    return Object.fromEntries([...this.#all].map(([name, { unit, values }]) => [name, figure(values, unit)]))
+  }
+}
+
+/** What to say of the load generator: a run that it limited says nothing of the server. */
+export const clientNote = (cores_max: number, threads = 1): string =>
+  cores_max > 0.9 * threads
+    ? `LIMITED BY THE LOAD GENERATOR: it used ${cores_max.toFixed(2)} of ${threads} cores`
+    : `the load generator used at most ${cores_max.toFixed(2)} of ${threads} cores`
 
 /** The figure of several samples. */
 export const figure = (samples: readonly number[], unit: string): Figure => {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import type { EngineSettings } from './engine.ts'
 import { commandLine, tree } from './processes.ts'
 
 const MAIN = resolve(import.meta.dir, '../../src/main.ts')
@@ -30,11 +31,15 @@ const readyLine = async (child: { stdout: ReadableStream<Uint8Array> }, pattern:
   throw new Error(`ended before it was ready: ${text}`)
 }
 
-/** Starts the engine of the benchmarks as a process of its own. */
+/** Starts the engine of the benchmarks as a process of its own; see `engine.ts`. */
 export const startEngine = async (
-  delay_ms = 0,
+  settings: EngineSettings = {},
 ): Promise<Served & { stats(): Promise<{ calls: number; running: number; running_max: number }> }> => {
-  const child = Bun.spawn({ cmd: [process.execPath, ENGINE, '0', String(delay_ms)], stdout: 'pipe', stderr: 'inherit' })
+  const child = Bun.spawn({
+    cmd: [process.execPath, ENGINE, JSON.stringify(settings)],
+    stdout: 'pipe',
+    stderr: 'inherit',
+  })
   const port = Number((await readyLine(child, /port=(\d+)/))[1])
   const url = `http://127.0.0.1:${port}`
   return {
@@ -57,26 +62,28 @@ export type WeirOptions = {
   readonly shell?: string
 }
 
+/** A configuration with everything on: a price, limits of key and tenant, a budget. */
+export const houseConfig = (engine_url: string) => ({
+  engines: [{ name: 'bench', url: `${engine_url}/v1`, capacity: 100_000 }],
+  models: [
+    { name: 'bench', targets: [{ engine: 'bench' }], price: { input: '0.20', cached_input: '0.02', output: '0.60' } },
+  ],
+  tenants: [
+    {
+      name: 'bench',
+      limits: { requests_per_minute: 1_000_000_000, concurrent: 100_000 },
+      budgets: [{ usd: '100000000', per: 'month' }],
+    },
+  ],
+})
+
 /** Starts a governed house in front of an engine: key, limits, budget, journal, ledger, everything on. */
 export const startWeir = async (
   engine_url: string,
   options: WeirOptions = {},
 ): Promise<Served & { ops: string; pid: number; worker_pids(): number[] }> => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-bench-'))
-  const config = {
-    engines: [{ name: 'bench', url: `${engine_url}/v1`, capacity: 100_000 }],
-    models: [
-      { name: 'bench', targets: [{ engine: 'bench' }], price: { input: '0.20', cached_input: '0.02', output: '0.60' } },
-    ],
-    tenants: [
-      {
-        name: 'bench',
-        limits: { requests_per_minute: 1_000_000_000, concurrent: 100_000 },
-        budgets: [{ usd: '100000000', per: 'month' }],
-      },
-    ],
-    ...options.config,
-  }
+  const config = { ...houseConfig(engine_url), ...options.config }
   writeFileSync(`${folder}/weir.yaml`, JSON.stringify(config))
   const command = [
     process.execPath,
@@ -134,7 +141,7 @@ export const startNginx = async (engine_url: string): Promise<Served> => {
   listener.stop(true)
   writeFileSync(
     `${folder}/nginx.conf`,
-    `worker_processes 1; daemon off; pid ${folder}/pid; error_log ${folder}/error.log crit; worker_rlimit_nofile 40000;
+    `user root; worker_processes 1; daemon off; pid ${folder}/pid; error_log ${folder}/error.log crit; worker_rlimit_nofile 40000;
 events { worker_connections 16384; }
 http { access_log off; keepalive_requests 1000000000; client_body_temp_path ${folder}/b; proxy_temp_path ${folder}/p; fastcgi_temp_path ${folder}/f; uwsgi_temp_path ${folder}/u; scgi_temp_path ${folder}/s;
 upstream engine { server ${engine_url.slice(7)}; keepalive 1024; keepalive_requests 1000000000; }

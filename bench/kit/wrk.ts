@@ -20,6 +20,14 @@ export type Run = {
   readonly max_ms: number
 }
 
+/** Loads a server for so long that its code is compiled; the run is thrown away. */
+export const warm = async (server: Served, path: string, body: string, seconds: number): Promise<void> => {
+  if (seconds > 0) await wrk(server, path, body, 50, seconds)
+}
+
+/** The process's own share of the CPU a call, µs. */
+export const usedBy = (run: Run, pid: number | undefined): number => run.cpu_us_by_pid.get(pid ?? 0) ?? 0
+
 /** Posts a body over and over on keep-alive connections from one thread. */
 export const wrk = async (
   server: Served,
@@ -41,7 +49,17 @@ end\n`,
   const pids = server.pids()
   const before = new Map(pids.map((pid) => [pid, cpuNanoseconds(pid)]))
   const child = Bun.spawn({
-    cmd: ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, `${server.url}${path}`],
+    cmd: [
+      'wrk',
+      '-t1',
+      `-c${connections}`,
+      `-d${Math.max(1, Math.round(seconds))}s`,
+      '--timeout',
+      '30s',
+      '-s',
+      script,
+      `${server.url}${path}`,
+    ],
     stdout: 'pipe',
     stderr: 'inherit',
   })

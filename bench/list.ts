@@ -1,0 +1,51 @@
+import { bytesBench } from './bytes.ts'
+import { directBench } from './direct.ts'
+import { fiftyBench, thousandBench } from './fifty.ts'
+import { floorBench } from './floor.ts'
+import { journalBench } from './journal.ts'
+import { figure, type Figures, type Options, type Result } from './kit/report.ts'
+import { ledgerBench } from './ledger.ts'
+import { merkleBench } from './merkle.ts'
+import { stagesBench } from './stages.ts'
+import { sweepBench } from './sweep.ts'
+import { transport } from './transport.ts'
+
+/** A benchmark: what it measures, how long a run is and how many alternations there are unless told otherwise. */
+export type Bench = {
+  readonly what: string
+  readonly seconds?: number
+  readonly runs?: number
+  readonly run: (options: Options) => Promise<Result>
+}
+
+/** Every benchmark by its name. */
+export const BENCHES: Readonly<Record<string, Bench>> = {
+  floor: { what: 'CPU of a governed call against nginx proxy_pass, JSON and stream', run: floorBench },
+  direct: {
+    what: 'latency that the gateway adds to the engine alone, at 1 and 50 connections, and to the first token',
+    run: directBench,
+  },
+  stages: { what: 'time of each stage of the hot path, in process', seconds: 1, run: stagesBench },
+  fifty: { what: '50 clients', run: fiftyBench },
+  thousand: { what: '1,000 clients', run: thousandBench },
+  sweep: { what: 'throughput at 1, 4, 32, 128, 256 and 1,024 connections', seconds: 3, run: sweepBench },
+  transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
+  journal: { what: 'append and durable records a second', run: journalBench },
+  ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },
+  merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },
+  bytes: { what: 'JSON and event scanners, ns an operation', seconds: 0.1, runs: 3, run: (options) => bytes(options) },
+}
+
+const bytes = ({ seconds, runs }: Options): Promise<Result> => {
+  const rounds = Array.from({ length: runs }, () => bytesBench(seconds * 1000))
+  const figures: Figures = Object.fromEntries(
+    Object.entries(rounds[0]!).map(([name, { unit }]) => [
+      name,
+      figure(
+        rounds.map((round) => round[name]!.value),
+        unit,
+      ),
+    ]),
+  )
+  return Promise.resolve({ figures, notes: ['the best of five rounds each'] })
+}
