@@ -1,8 +1,20 @@
 import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { housePids, startHouse } from '../kit/house.ts'
+import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
+import { json, WHOLE } from '../kit/script.ts'
 import { eventually, rollFrom, tempFolder } from '../kit/wait.ts'
-import { call, expectOneRowEach, houseConfig, marked, markedEngine, startTraffic } from './traffic.ts'
+import {
+  call,
+  expectOneRowEach,
+  houseConfig,
+  marked,
+  markedEngine,
+  markOf,
+  rowsByBody,
+  type Seen,
+  startTraffic,
+} from './traffic.ts'
 
 setDefaultTimeout(60_000)
 
@@ -22,7 +34,11 @@ describe('SIGTERM', () => {
     house.kill('SIGTERM')
     await eventually(async () => !(await isReady(house.ops_url)), 1_000)
     // Nobody accepts any more, long before the streams end.
-    await eventually(async () => (await call(house.url, key, marked('late', false))).status === 0, 500)
+    const late: Seen[] = []
+    await eventually(async () => {
+      late.push(await call(house.url, key, marked(`late-${late.length}`, false)))
+      expect(late.at(-1)!.status).toBe(0)
+    }, 1_000)
     expect(engine.calls.now).toBeGreaterThanOrEqual(50)
     await traffic.stop()
 
@@ -33,14 +49,17 @@ describe('SIGTERM', () => {
     expect(house.pids('')).toEqual([])
 
     // Short calls either got their whole answer, or were never taken: refused by a closed port, or told 503.
-    const half = traffic.seen.filter(({ status, whole }) => status === 200 && !whole)
+    const asked = [...results, ...traffic.seen, ...late]
+    const half = asked.filter(({ status, whole }) => status === 200 && !whole)
     expect(half).toEqual([])
-    const answered = [...results, ...traffic.seen].filter(({ status }) => status === 200)
+    const answered = asked.filter(({ status }) => status === 200)
     const rows = house.rows()
     expectOneRowEach(
       house.data,
       answered.map(({ body }) => body),
     )
+    const in_ledger = rowsByBody(house.data)
+    expect(asked.filter(({ status, body }) => status !== 200 && in_ledger.has(markOf(body)))).toEqual([])
     expect(rows.length).toBe(answered.length)
     expect(rows.length).toBe(engine.requests.length)
     expect(rows.filter((row) => row['ending'] !== 'whole')).toEqual([])
@@ -132,6 +151,26 @@ describe('SIGTERM', () => {
     expect(await house.stop()).toBe(0)
     expectOneRowEach(house.data, bodies)
   })
+})
+
+test('a slow reader gets the last byte of an answer whose call is long over', async () => {
+  const content = 'x'.repeat(8_000_000)
+  await using engine = startHostileEngine({ answers: [json(200, WHOLE(content, 5, 1))] })
+  await using house = await startHouse({ config: houseConfig(engine.url), workers: 1 })
+  const key = await house.key('acme')
+  const request = requestBytes('POST', '/v1/chat/completions', { authorization: `Bearer ${key}` }, marked('big', false))
+  using client = await connectRaw(house.port)
+  client.pause()
+  await client.send(request)
+  await house.rowsReach(1)
+  house.kill('SIGTERM')
+  await eventually(() => house.logged('draining').length === 1)
+  await Bun.sleep(300)
+  client.resume()
+  const answer = await client.response()
+  expect(answer).toMatchObject({ status: 200, ended: 'whole' })
+  expect(answer.json().choices[0].message.content).toBe(content)
+  expect(await house.exited).toBe(0)
 })
 
 test('a request that was half sent when the drain began is answered or refused, never left without a word', async () => {
