@@ -1,6 +1,6 @@
+import { tickMs } from '../base/clock.ts'
 import { limits } from '../base/limits.ts'
-import { SUBJECT } from './layout.ts'
-import { WORKER } from './layout.ts'
+import { BUDGET, SUBJECT, WORKER } from './layout.ts'
 import { type Subject, subjectAt, type Table, workerI32 } from './table.ts'
 
 /**
@@ -117,26 +117,35 @@ export const addAmount = (table: Table, worker: number, subject: Subject, amount
 }
 
 /**
- * Gives back everything that a dead worker held. Only the supervisor calls it, after the process is gone. `alive` are the
- * other workers whose processes exist. Answers how many counts were given back; throws if no quiet moment is found (a
- * living worker stuck inside a bracket), and can then be called again.
+ * Gives back the counts and amounts that a dead worker held, all but its share of budgets: what of that was spent only
+ * the ledger knows, once the worker's journal is posted (`reapBudgets`). Until then `budgets_owed` of its page is 1 and
+ * its number must not be used again. Only the supervisor calls it, after the process is gone. `alive` are the other
+ * workers whose processes exist. Answers how many counts were given back; throws if no quiet moment is found (a living
+ * worker stuck inside a bracket), and can then be called again.
  */
 export const reap = (table: Table, dead: number, alive: readonly number[]): number => {
+  Atomics.store(table.i32, workerI32(dead, WORKER.budgets_owed), 1)
   let given_back = 0
   for (let number = 0; number < table.subjects_max; number++) {
     const subject = subjectAt(number)
     if (Atomics.load(table.i64, subject + SUBJECT.hash) === 0n) continue
+    if (Atomics.load(table.i32, subject * 2 + BUDGET.window) !== 0) continue
     given_back += Atomics.exchange(table.i32, subject * 2 + SUBJECT.count_columns + dead, 0)
     Atomics.store(table.i64, subject + SUBJECT.amount_columns + dead, 0n)
     settle(table, subject, dead, alive)
   }
-  Atomics.store(table.i32, workerI32(dead, WORKER.op_seq), 0)
+  // A bracket that the dead worker left open is closed; the number never goes back, so no moment looks like an earlier one.
+  const seq = workerI32(dead, WORKER.op_seq)
+  Atomics.add(table.i32, seq, Atomics.load(table.i32, seq) & 1)
   return given_back
 }
 
+/** How long a reaper looks for a moment at which no worker is inside a bracket; one takes microseconds. */
+const QUIET_MS = 2_000
+
 const settle = (table: Table, subject: Subject, dead: number, alive: readonly number[]): void => {
-  for (let turn = 0; turn < 1_000_000; turn++) {
-    const before = quiet(table, alive)
+  for (const until_ms = tickMs() + QUIET_MS; tickMs() < until_ms;) {
+    const before = quietMoment(table, alive)
     if (before === undefined) continue
     const count = Atomics.load(table.i32, subject * 2 + SUBJECT.count)
     const amount = Atomics.load(table.i64, subject + SUBJECT.amount)
@@ -145,9 +154,9 @@ const settle = (table: Table, subject: Subject, dead: number, alive: readonly nu
     for (let worker = 0; worker < limits.workers_max; worker++) {
       if (worker === dead) continue
       count_wanted += Atomics.load(table.i32, subject * 2 + SUBJECT.count_columns + worker)
-      amount_wanted += Atomics.load(table.i64, subject + SUBJECT.amount_columns + worker)
+      amount_wanted += amountIn(table, subject + SUBJECT.amount_columns + worker)
     }
-    if (quiet(table, alive) !== before) continue
+    if (quietMoment(table, alive) !== before) continue
     // A bracket opened since then changes the total, and the exchange fails.
     if (Atomics.compareExchange(table.i32, subject * 2 + SUBJECT.count, count, count_wanted) !== count) continue
     if (Atomics.compareExchange(table.i64, subject + SUBJECT.amount, amount, amount_wanted) === amount) return
@@ -155,13 +164,21 @@ const settle = (table: Table, subject: Subject, dead: number, alive: readonly nu
   throw new Error(`no quiet moment to give back the share of worker ${dead}`)
 }
 
-/** A fingerprint of all brackets, undefined while one is open. */
-const quiet = (table: Table, alive: readonly number[]): string | undefined => {
-  let print = ''
-  for (const worker of alive) {
+/** The amount in an Int64 cell. Most columns are 0, and to make a BigInt takes longer than to see that. */
+export const amountIn = ({ i32, i64 }: Table, cell: number): bigint =>
+  i32[cell * 2] === 0 && i32[cell * 2 + 1] === 0 ? 0n : Atomics.load(i64, cell)
+
+/**
+ * A number that stands for this moment if none of these workers is inside a bracket, else undefined. The same number
+ * later means that none was in between.
+ */
+export const quietMoment = (table: Table, workers: readonly number[]): number | undefined => {
+  let sum = 0
+  for (const worker of workers) {
     const seq = Atomics.load(table.i32, workerI32(worker, WORKER.op_seq))
     if (seq & 1) return undefined
-    print += `${seq},`
+    // Each only grows (and wraps), so equal sums are equal terms.
+    sum += seq >>> 0
   }
-  return print
+  return sum
 }

@@ -6,7 +6,8 @@
  * 0               4096            header (HEADER)
  * 4096            32 × 4096       one page a worker (WORKER), counters from WORKER.metrics on
  * 135168          131072          which engine has which conversation (SESSIONS)
- * 266240          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
+ * 266240          65536           who has had how much of which queue (FLOWS)
+ * 331776          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
  * ```
  *
  * Int32 and BigInt64 cells are touched through `Atomics` only. Float64 cells have one writer each. A subject's *total* is
@@ -16,7 +17,7 @@
 
 /** "WEIR" and the layout's version: another version is another file. */
 export const TABLE_MAGIC = 0x52494557
-export const TABLE_VERSION = 2
+export const TABLE_VERSION = 3
 
 export const HEADER_BYTES = 4096
 export const WORKER_BYTES = 4096
@@ -24,8 +25,11 @@ export const SUBJECT_BYTES = 512
 export const SESSIONS_BYTES = 131_072
 /** Where the index of conversations begins; it is read and written by `balance/sessions.ts`. */
 export const SESSIONS_AT = HEADER_BYTES + 32 * WORKER_BYTES
+export const FLOWS_BYTES = 65_536
+/** Where the finish tags of tenants in queues begin (`balance/fair-time.ts`). */
+export const FLOWS_AT = SESSIONS_AT + SESSIONS_BYTES
 /** Where the subjects begin. */
-export const SUBJECTS_AT = SESSIONS_AT + SESSIONS_BYTES
+export const SUBJECTS_AT = FLOWS_AT + FLOWS_BYTES
 
 /** Cells of the header, as indexes into the view named by their comment. */
 export const HEADER = {
@@ -103,6 +107,8 @@ export const ENGINE = {
 /** Cells of a model, over cells that only engines use. */
 export const MODEL = {
   retry_tat_us: 8, // i64: theoretical arrival time of the retry budget
+  queue_time: 13, // i64: virtual time of the queue
+  heads: 32, // i64 × 32: the key of the call that waits first in each worker; 0 if none does
 } as const
 
 /**
