@@ -30,7 +30,9 @@ const MODEL_ADDRESSES = Array.from(
  */
 export const dataPlane = (house: House, serve: Serve) => {
   const finish = (request: Request, response: Response): Response => {
-    if (house.leaving) response.headers.set('connection', 'close')
+    // A chunked body that was not read may yet turn out malformed: Bun would answer that too, after this answer.
+    if (house.leaving || (response.status >= 400 && request.headers.has('transfer-encoding')))
+      response.headers.set('connection', 'close')
     return withCors(house.catalogue.config, request, response)
   }
   const run = async (request: Request, server: Server, endpoint: Endpoint): Promise<Response> => {

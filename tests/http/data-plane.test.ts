@@ -191,6 +191,33 @@ test('the guard of the head stands before every address', async () => {
   }
 })
 
+// Bun answers a chunked body that turns out malformed, after whatever was answered before it was read. A proxy that read on
+// would take that for the answer to its next request, so the first answer ends the connection.
+test.each([
+  ['POST', '/data', { authorization: 'Bearer nope' }, 401],
+  ['POST', '/nope', AUTHORIZATION, 404],
+  ['POST', '/health', AUTHORIZATION, 405],
+] as const)(
+  '%s %s refused before its chunked body is read closes, whatever follows',
+  async (method, path, auth, status) => {
+    for (const body of [
+      '0\r\n\r\n',
+      '3\r\nabc\r\nzz\r\n',
+      '0\r\nX-A: b\r\n\r\n',
+      '0\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n',
+    ]) {
+      using client = await connectRaw(off.port)
+      await client.send(
+        Buffer.concat([requestBytes(method, path, { ...auth, 'transfer-encoding': 'chunked' }), Buffer.from(body)]),
+      )
+      const answer = await client.response()
+      expect([answer.status, answer.header('connection')]).toEqual([status, 'close'])
+      expect((await client.closed())?.how).toBe('fin')
+      expect(client.unread().toString()).not.toContain(' 200 ')
+    }
+  },
+)
+
 test('a worker about to go asks every client to close the connection', async () => {
   off.unit.house.leaving = true
   try {
