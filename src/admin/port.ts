@@ -3,6 +3,7 @@ import type { Config, TenantConfig } from '../config/schema.ts'
 import type { Store } from '../ledger/database.ts'
 import type { Log } from '../observe/log.ts'
 import type { Table } from '../table/table.ts'
+import type { AuditView } from './audit-view.ts'
 
 /** What the ops plane needs of the control process. */
 export type OpsHouse = {
@@ -13,6 +14,8 @@ export type OpsHouse = {
   readonly house_db: Store
   /** `ledger.db`, opened to read. */
   readonly ledger_reader: Store
+  /** The Merkle log of the ledger. */
+  readonly audit: AuditView
   /** The file from which workers learn of keys. */
   readonly key_file_path: string
   /** SHA-256 of the admin token in hex. */

@@ -14,8 +14,10 @@ export type Asked<Query, Body> = {
   readonly body: Body
 }
 
-/** What a handler answers: JSON; 200 unless it says otherwise. */
-export type Answer = { readonly status?: number; readonly json: unknown }
+/** What a handler answers: JSON, or a body of a type of its own; 200 unless it says otherwise. */
+export type Answer =
+  | { readonly status?: number; readonly json: unknown }
+  | { readonly status?: number; readonly body: string | Uint8Array; readonly type: string }
 
 /** An address of the admin API: everything that serving, documenting and testing it needs. */
 export type AdminRoute = {
@@ -30,6 +32,8 @@ export type AdminRoute = {
   readonly body_example?: unknown
   readonly status: number
   readonly example: unknown
+  /** The type of the answer, if it is not JSON. */
+  readonly answers?: string
   readonly failures: readonly FailureCode[]
   /** Reads the request and does what it asks. Needs the operator, so never runs for a stranger. */
   readonly serve: (

@@ -1,3 +1,5 @@
+import { AUDIT_ROUTES } from './audit.ts'
+import { AUDIT_WORK_ROUTES } from './audit-work.ts'
 import { CALL_ROUTES } from './calls.ts'
 import { ENGINE_ROUTES } from './engines.ts'
 import { KEY_ROUTES } from './keys.ts'
@@ -5,11 +7,13 @@ import type { AdminRoute } from './route.ts'
 import { SETTING_ROUTES } from './settings.ts'
 import { TENANT_ROUTES } from './tenants.ts'
 
-/** Every address of the admin API. Serving, documentation and tests all read this one table. */
+/** Every address that needs an operator. Serving, documentation and tests all read this one table. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...KEY_ROUTES,
   ...TENANT_ROUTES,
   ...ENGINE_ROUTES,
   ...CALL_ROUTES,
   ...SETTING_ROUTES,
+  ...AUDIT_ROUTES,
+  ...AUDIT_WORK_ROUTES,
 ]

@@ -1,5 +1,6 @@
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { startSignals } from '../balance/signals.ts'
+import { openAuditView } from '../admin/audit-view.ts'
 import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { newSecret } from '../base/ids.ts'
@@ -33,6 +34,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     catalogue: () => current,
     house_db: store,
     ledger_reader: openReader(files.data, 'ledger'),
+    audit: openAuditView(files.audit, `${files.data}/run/letters`),
     key_file_path: files.keys,
     admin_token_sha256: sha256Hex(adminToken(boot)),
     tenantsChanged: context.tenants,

@@ -68,7 +68,7 @@ export const describe = (route: AdminRoute) => ({
     },
   }),
   responses: {
-    [route.status]: answered('Done.', 'application/json', route.example),
+    [route.status]: answered('Done.', route.answers ?? 'application/json', route.example, route.answers === undefined ? undefined : text),
     ...errorResponses(route.failures),
   },
 })
@@ -94,12 +94,13 @@ export const opsDocumentation = () => ({
     title: 'Weir: ops plane',
     version: '1',
     description:
-      'Keys, tenants, the ledger and the state of the machine. Everything under `/admin` needs the admin token. Times are ISO 8601 in UTC, money is whole nanodollars (1e-9 USD). Any address not listed answers 404 `address_unknown`, another method 405 `method_not_allowed`.',
+      'Keys, tenants, the ledger and the state of the machine. Everything under `/admin` and `/audit` needs the admin token. Times are ISO 8601 in UTC, money is whole nanodollars (1e-9 USD). Any address not listed answers 404 `address_unknown`, another method 405 `method_not_allowed`.',
   },
   tags: [
     { name: 'machine', description: 'Workers, engines, models.' },
     { name: 'keys', description: 'Who may call.' },
     { name: 'ledger', description: 'What was called and what it cost.' },
+    { name: 'audit', description: 'The Merkle log of the ledger, and proofs out of it.' },
     { name: 'settings', description: 'The configuration and what was done to the house.' },
   ],
   components: {

@@ -15,7 +15,7 @@ import { renderFailure } from './render.ts'
 import { docsPages, type OpenApi, SAFE_HEADERS } from './swagger.ts'
 
 /**
- * The ops plane: an application to `listen` on an address of its own. Every address under `/admin` is a row of
+ * The ops plane: an application to `listen` on an address of its own. Every address under `/admin` and `/audit` is a row of
  * `ADMIN_ROUTES`, and `guarded` is the only way to one: no hook, whose reach depends on where it stands, decides
  * who may pass.
  */
@@ -46,7 +46,10 @@ const guarded = async (
   if (!URL.canParse(request.url)) return renderFailure(new Failure('header_invalid', { param: 'host' }))
   const answer = await route.serve(operator, request, params ?? {}, house)
   if (answer instanceof Failure) return renderFailure(answer)
-  return Response.json(answer.json, { status: answer.status ?? route.status, headers: PRIVATE_HEADERS })
+  const status = answer.status ?? route.status
+  if ('json' in answer) return Response.json(answer.json, { status, headers: PRIVATE_HEADERS })
+  const body = typeof answer.body === 'string' ? answer.body : new Uint8Array(answer.body)
+  return new Response(body, { status, headers: { ...PRIVATE_HEADERS, 'content-type': answer.type } })
 }
 
 // What it answers is of this moment or for this operator.

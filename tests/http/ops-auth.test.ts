@@ -35,7 +35,7 @@ test('every address that the application serves is public on purpose or an admin
     ...ADMIN_ROUTES.map(({ method, path }) => `${method} ${path}`),
   ].toSorted()
   expect(served).toEqual(known)
-  for (const { path } of ADMIN_ROUTES) expect(path).toStartWith('/admin/')
+  for (const { path } of ADMIN_ROUTES) expect(path).toMatch(/^\/(admin|audit)\//)
 })
 
 describe.each(WRONG)('with %s', (_why, headers) => {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openAuditView } from '../../src/admin/audit-view.ts'
 import { type Config, type TenantConfig } from '../../src/config/schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { opsPlane } from '../../src/http/ops-plane.ts'
@@ -43,6 +44,7 @@ export const openOpsHouse = (yaml = YAML) => {
     catalogue: () => ({ config, generation: 3 }),
     house_db,
     ledger_reader,
+    audit: openAuditView(join(data, 'audit'), join(data, 'letters')),
     key_file_path,
     admin_token_sha256: Bun.SHA256.hash(ADMIN_TOKEN, 'hex'),
     tenantsChanged: (made) => told.push([...made]),
