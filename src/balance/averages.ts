@@ -12,8 +12,8 @@ const FALL = 0.1
 /** After so long without a sample an average has lost two thirds of its weight. */
 const FADE_MS = 15_000
 /** How long an engine that comes back takes to its full share of traffic, and where it begins. */
-export const SLOW_START_MS = 10_000
-const SLOW_START_LEAST = 0.1
+export const SLOW_START_MS = 5_000
+const SLOW_START_LEAST = 0.2
 
 /** Takes a sample of the time to the first token. */
 export const noteLatency = (table: Table, engine: Subject, first_token_ms: number, now_ms: number): void => {
@@ -40,7 +40,7 @@ export const noteRecovery = (table: Table, engine: Subject, now_ms: number): voi
   table.f64[engine + ENGINE.recovered_at_ms] = now_ms
 }
 
-/** The part of its share that an engine gets, 0.1 when it has just come back to 1. */
+/** The part of its share that an engine gets, 0.2 when it has just come back to 1. */
 export const warmth = (table: Table, engine: Subject, now_ms: number): number => {
   const age_ms = now_ms - table.f64[engine + ENGINE.recovered_at_ms]!
   return age_ms >= SLOW_START_MS ? 1 : Math.max(SLOW_START_LEAST, age_ms / SLOW_START_MS)

@@ -129,7 +129,7 @@ test.each([
   expect(coolMs(table, subject, NOW + 10)).toBe(ends ? 0 : 1_990)
 })
 
-test('an engine that is back starts with a tenth of its traffic and has all of it after the slow start', () => {
+test('an engine that is back starts with a fifth of its traffic and has all of it after the slow start', () => {
   using folder = tempFolder()
   const table = tableIn(folder)
   const { subject } = targetOf(table, 'a').engine
@@ -137,7 +137,7 @@ test('an engine that is back starts with a tenth of its traffic and has all of i
   markFailed(table, subject, NOW)
   markGood(table, subject, 5, NOW)
   const at = [0, SLOW_START_MS / 2, SLOW_START_MS].map((age_ms) => warmth(table, subject, NOW + age_ms))
-  expect(at).toEqual([0.1, 0.5, 1])
+  expect(at).toEqual([0.2, 0.5, 1])
 })
 
 test('the average latency rises fast, falls slowly, and fades when nobody asks', () => {

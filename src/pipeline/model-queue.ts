@@ -1,0 +1,143 @@
+import type { Model, Target } from '../balance/catalogue.ts'
+import type { NoTarget } from '../balance/choose.ts'
+import { KeyQueue } from '../balance/fair-queue.ts'
+import { headOf, queueTime, refund, serve, showHead } from '../balance/fair-time.ts'
+import { Failure } from '../base/failure.ts'
+import { limits } from '../base/limits.ts'
+import type { House } from './house.ts'
+import { onPlaceLeft } from './place.ts'
+
+/** How often a queue looks for places that calls of other workers have left. */
+const LOOK_MS = 1
+/** How long a worker leaves a free place to another whose call is due first: it looks far more often, unless it is stuck. */
+const YIELD_MS = 10
+/** Over what time the pace of the queue is averaged. */
+const PACE_MS = 1_000
+
+/** A call that waits. */
+export type Entry = {
+  /** Its place in the order, over all workers. */
+  readonly key: number
+  readonly start: number
+  readonly flow: number
+  readonly cost: number
+  /** Tries to take a place. */
+  readonly tryPlace: () => Target | NoTarget
+  /** Told once what it got. */
+  readonly leave: (found: Target | Failure) => void
+}
+
+/**
+ * The calls of this worker that wait for a place at a model's engines. Whose turn it is, is decided over all workers: each
+ * shows the key of its first call, and leaves a free place to the worker with the smallest.
+ */
+export class ModelQueue {
+  readonly #entries = new KeyQueue<Entry>()
+  readonly #house: House
+  readonly #model: Model
+  #timer: Timer | undefined
+  #stopListening: () => void = () => undefined
+  /** Since when a free place is left to another worker. */
+  #yields_tick_ms: number | undefined
+  #pace = { tokens_per_ms: 0, time: 0, tick_ms: 0 }
+
+  constructor(house: House, model: Model) {
+    this.#house = house
+    this.#model = model
+  }
+
+  /** Expected wait of a call with this start tag; 0 if there is nothing to tell from. */
+  expectedMs(start: number): number {
+    const ahead = start - queueTime(this.#house.table, this.#model.subject)
+    return this.#pace.tokens_per_ms > 0 && ahead > 0 ? ahead / this.#pace.tokens_per_ms : 0
+  }
+
+  /** Puts a call in; answers how many of this worker go before it. It may have its place when this returns. */
+  push(entry: Entry): number {
+    if (this.#entries.size === 0) this.#open()
+    const before = this.#entries.push(entry)
+    this.#give()
+    return before
+  }
+
+  /** Takes one out that gave up. */
+  drop(entry: Entry): void {
+    if (!this.#entries.remove(entry)) return
+    refund(this.#house.table, entry.flow, entry.cost)
+    this.#show()
+  }
+
+  /** Takes out the last one if its turn comes after `key`, to make room. */
+  dropAfter(key: number): Entry | undefined {
+    const last = this.#entries.last()
+    if (last === undefined || last.key <= key) return undefined
+    this.drop(last)
+    return last
+  }
+
+  #open(): void {
+    this.#pace = { ...this.#pace, time: queueTime(this.#house.table, this.#model.subject), tick_ms: this.#house.tick() }
+    this.#timer = setInterval(() => this.#give(), LOOK_MS)
+    this.#stopListening = onPlaceLeft(this.#house, () => this.#give())
+  }
+
+  #show(): void {
+    const head = this.#entries.head()
+    showHead(this.#house.table, this.#model.subject, this.#house.worker, head?.key ?? 0)
+    if (head !== undefined) return
+    clearInterval(this.#timer)
+    this.#stopListening()
+    this.#yields_tick_ms = undefined
+  }
+
+  /** Gives out places in turn as long as there are any. */
+  #give(): void {
+    this.#notePace()
+    const { table } = this.#house
+    for (let entry = this.#entries.head(); entry !== undefined; entry = this.#entries.head()) {
+      showHead(table, this.#model.subject, this.#house.worker, entry.key)
+      if (this.#othersTurn(entry.key)) return
+      const found = entry.tryPlace()
+      if ('why' in found && found.why === 'full') {
+        this.#yields_tick_ms = undefined
+        return
+      }
+      this.#entries.remove(entry)
+      this.#yields_tick_ms = undefined
+      serve(table, this.#model.subject, entry.start)
+      this.#show()
+      entry.leave('why' in found ? notNow(this.#model, found) : found)
+    }
+  }
+
+  /** True while a worker whose first call is due before this one has had no time to see that a place is free. */
+  #othersTurn(key: number): boolean {
+    for (let worker = 0; worker < limits.workers_max; worker++) {
+      if (worker === this.#house.worker) continue
+      const other = headOf(this.#house.table, this.#model.subject, worker)
+      if (other === 0 || other > key || (other === key && worker > this.#house.worker)) continue
+      const now = this.#house.tick()
+      this.#yields_tick_ms ??= now
+      return now - this.#yields_tick_ms < YIELD_MS
+    }
+    return false
+  }
+
+  /** Tokens of virtual time that pass in a millisecond: what stands between a start tag and its turn. */
+  #notePace(): void {
+    const tick_ms = this.#house.tick()
+    const passed_ms = tick_ms - this.#pace.tick_ms
+    if (passed_ms < PACE_MS / 10) return
+    const time = queueTime(this.#house.table, this.#model.subject)
+    const sample = (time - this.#pace.time) / passed_ms
+    const weight = Math.min(1, passed_ms / PACE_MS)
+    const before = this.#pace.tokens_per_ms
+    this.#pace = { tokens_per_ms: before === 0 ? sample : before + (sample - before) * weight, time, tick_ms }
+  }
+}
+
+const notNow = (model: Model, found: NoTarget): Failure =>
+  new Failure('no_engine', {
+    says: `No engine for the model ${JSON.stringify(model.name)} can take this call any more (${found.why}).`,
+    retry_after_s: Math.max(1, Math.ceil(found.wait_ms / 1_000)),
+  })
