@@ -13,8 +13,8 @@ export type AuditView = {
   ask(letter: Letter): ReturnType<typeof askAccountant>
 }
 
-/** Opens a view of the log in `folder`; the accountant may begin it later. Nothing is opened before it is asked. */
-export const openAuditView = (folder: string, letters: string): AuditView => {
+/** Opens a view of the log in `folder`; the accountant may begin it later. Letters wait `answer_ms`. */
+export const openAuditView = (folder: string, letters: string, answer_ms = 10_000): AuditView => {
   let reader: SharedLogReader | undefined
   return {
     reader: () => {
@@ -34,6 +34,6 @@ export const openAuditView = (folder: string, letters: string): AuditView => {
         return new Failure('not_found', { says: 'There is no audit log yet.', cause })
       }
     },
-    ask: (letter) => askAccountant(letters, letter),
+    ask: (letter) => askAccountant(letters, letter, answer_ms),
   }
 }

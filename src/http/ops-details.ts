@@ -68,7 +68,12 @@ export const describe = (route: AdminRoute) => ({
     },
   }),
   responses: {
-    [route.status]: answered('Done.', route.answers ?? 'application/json', route.example, route.answers === undefined ? undefined : text),
+    [route.status]: answered(
+      'Done.',
+      route.answers ?? 'application/json',
+      route.example,
+      route.answers === undefined ? undefined : text,
+    ),
     ...errorResponses(route.failures),
   },
 })

@@ -122,7 +122,7 @@ test('every admin operation needs the token, and no public one does', async () =
   const document = (await (await fetch(`${house.url}/docs/json`)).json()) as OpenApi
   for (const [path, operations] of Object.entries(document.paths))
     for (const operation of Object.values(operations))
-      expect([path, operation['security'] !== undefined]).toEqual([path, path.startsWith('/admin/')])
+      expect([path, operation['security'] !== undefined]).toEqual([path, /^\/(admin|audit)\//.test(path)])
 })
 
 const addresses = ({ paths }: OpenApi) =>

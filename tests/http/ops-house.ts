@@ -44,7 +44,7 @@ export const openOpsHouse = (yaml = YAML) => {
     catalogue: () => ({ config, generation: 3 }),
     house_db,
     ledger_reader,
-    audit: openAuditView(join(data, 'audit'), join(data, 'letters')),
+    audit: openAuditView(join(data, 'audit'), join(data, 'letters'), 40),
     key_file_path,
     admin_token_sha256: Bun.SHA256.hash(ADMIN_TOKEN, 'hex'),
     tenantsChanged: (made) => told.push([...made]),
