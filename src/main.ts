@@ -1,7 +1,9 @@
 #!/usr/bin/env bun
 /** The command line. Every process of a house is this file with a role as its first word. */
+import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { nowMs, tickMs } from './base/clock.ts'
+import { limits } from './base/limits.ts'
 import { type Channel, type ChildContext, type ChildLife, runChild } from './cluster/child.ts'
 import { usableCpus } from './cluster/cpus.ts'
 import { hardLimit } from './cluster/descriptors.ts'
@@ -12,7 +14,7 @@ import { openHouse } from './cluster/supervisor.ts'
 import { printFault } from './config/faults.ts'
 import { withDemo } from './config/demo.ts'
 import { variable } from './config/interpolate.ts'
-import { checkConfig, loadConfig } from './config/load.ts'
+import { checkConfig, default_file, loadConfig } from './config/load.ts'
 import { openLog } from './observe/log.ts'
 
 const env = process.env
@@ -49,7 +51,9 @@ const startOptions = (argv: string[]) => {
     ...(values.data !== undefined && { data: values.data }),
     ...(values.workers !== undefined && { workers: values.workers }),
   }
-  return { file: values.config, env, flags }
+  // What was there at the start must be there at a reload: an empty house instead would be a surprise.
+  const found = variable(env, 'WEIR_CONFIG') ?? (existsSync(default_file) ? default_file : undefined)
+  return { file: values.config ?? found, env, flags }
 }
 
 const start = async (argv: string[]): Promise<number> => {
@@ -72,7 +76,8 @@ const start = async (argv: string[]): Promise<number> => {
       const next = loadConfig(options)
       return 'faults' in next ? { faults: next.faults.map(printFault) } : next.config
     },
-    workers: config.server.workers === 'auto' ? Math.min(usableCpus(), 31) : config.server.workers,
+    workers:
+      config.server.workers === 'auto' ? Math.min(usableCpus(), limits.workers_at_once_max) : config.server.workers,
     pid: process.pid,
     descriptors_max: hardLimit(),
     spawner: {

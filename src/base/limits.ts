@@ -2,6 +2,8 @@
 export const limits = {
   /** Worker columns in the shared table. */
   workers_max: 32,
+  /** Workers of a house: one column is the accountant's, one is for the worker that replaces another. */
+  workers_at_once_max: 30,
   /** Engines in a configuration. */
   engines_max: 256,
   /** Levels of nesting in a JSON body. */
@@ -12,6 +14,8 @@ export const limits = {
   answer_bytes_max: 64 * 1024 * 1024,
   /** The response head of an engine. */
   answer_head_bytes_max: 64 * 1024,
+  /** Request bodies that one worker holds at once, all calls together. */
+  bodies_bytes_max: 512 * 1024 * 1024,
   /** One record of the journal. */
   record_bytes_max: 256 * 1024,
   /** One segment file of the journal. */

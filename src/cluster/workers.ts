@@ -53,7 +53,7 @@ export const openWorkers = ({ table, spawn, log, tick, next_incarnation }: Ports
 
   const begin = (failures: number): Slot => {
     const index = freeIndex()
-    if (index === undefined) throw new Error(`at most ${limits.workers_max - 1} workers`)
+    if (index === undefined) throw new Error('no free column in the shared table for another worker')
     Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.starting)
     // Before the process exists: the accountant must never take its journal for a dead one's.
     Atomics.store(table.i32, workerI32(index, WORKER.incarnation), incarnation)
@@ -129,13 +129,14 @@ export const openWorkers = ({ table, spawn, log, tick, next_incarnation }: Ports
   const replace = async (old: Slot, grace_ms: number): Promise<boolean> => {
     // From here on the new one takes the place of the old, also if that dies meanwhile.
     old.retired = true
-    const fresh = begin(0)
+    let fresh: Slot | undefined
     try {
+      fresh = begin(0)
       await fresh.child.ready
     } catch (cause) {
       log('error', 'roll_stopped', { cause })
       old.retired = !old.child.alive()
-      fresh.retired = old.child.alive()
+      if (fresh) fresh.retired = old.child.alive()
       return false
     }
     old.child.send({ type: 'drain', grace_ms, linger_ms: LINGER_MS })

@@ -64,7 +64,7 @@ export const Server = Type.Object(
       default: './data',
       description: 'Folder of the journal, the ledger and the log.',
     }),
-    workers: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: limits.workers_max })], {
+    workers: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: limits.workers_at_once_max })], {
       default: 'auto',
       description: 'Worker processes; auto is the CPUs of the cgroup.',
     }),

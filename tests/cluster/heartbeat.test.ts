@@ -13,6 +13,7 @@ test('a frozen worker is replaced within its limit; its share of counts goes bac
   })
   await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
   const key = await house.key('acme', { concurrent: 6 })
+  const roomy = await house.key('acme')
   // Six calls that never end take all there is; some are held by each worker.
   const held = Array.from({ length: 6 }, (_, n) => call(house.url, key, marked(`hold-${n}`, true)))
   await eventually(() => engine.calls.now === 6)
@@ -22,6 +23,13 @@ test('a frozen worker is replaced within its limit; its share of counts goes bac
   const share = await inFlight(house.ops_url)
   const frozen_at = performance.now()
   process.kill(frozen!, 'SIGSTOP')
+  // Meanwhile about every second new connection meets the other worker, and is served as ever.
+  const meanwhile = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => quick(house.url, roomy, marked(`meanwhile-${n}`, false))),
+  )
+  expect(meanwhile.filter((status) => status === 200).length).toBeGreaterThan(0)
+  expect(meanwhile.filter((status) => status !== 200 && status !== 0)).toEqual([])
+  expect(house.logged('worker_frozen')).toEqual([])
   await eventually(() => house.logged('worker_frozen').length === 1, 8_000)
   const seen_ms = performance.now() - frozen_at
   expect(house.logged('worker_frozen')[0]!['pid']).toBe(frozen!)
@@ -112,6 +120,19 @@ test('a pause of everything, as of a sleeping machine, is nobody’s fault: no w
   expect(house.pids('').toSorted()).toEqual(before.toSorted())
   expect(await house.stop()).toBe(0)
 })
+
+/** The status of a call that is given up after a second: 0. */
+const quick = (url: string, key: string, body: string): Promise<number> =>
+  fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}` },
+    body,
+    keepalive: false,
+    signal: AbortSignal.timeout(1_000),
+  }).then(
+    ({ status }) => status,
+    () => 0,
+  )
 
 /** Calls in flight by worker, as the metrics page has them. */
 const inFlight = async (ops_url: string): Promise<number[]> => {

@@ -38,6 +38,7 @@ describe('refused before anything is started', () => {
     ['a word that is no flag', ['now'], {}, 2, 'now'],
     ['a port that is none', ['--port', '70000'], {}, 2, '--port'],
     ['a number of workers that is none', ['--workers', 'many'], {}, 2, '--workers'],
+    ['more workers than the shared table has columns for', ['--workers', '31'], {}, 2, '30'],
     ['a variable that means nothing', [], { WEIR_WROKERS: '2' }, 2, 'WEIR_WROKERS'],
   ] as const)('%s: exit 2, said on stderr, no data folder', async (_says, argv, env, code, says) => {
     using folder = tempFolder('weir-start')

@@ -1,6 +1,6 @@
 import { Database } from 'bun:sqlite'
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
-import { writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import type { HostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, rollFrom } from '../kit/wait.ts'
@@ -110,6 +110,15 @@ describe('SIGHUP', () => {
     const current = (await (await house.admin('GET', 'config')).json()) as { generation: number }
     expect(current.generation).toBe(line['kept_generation'])
     expect(house.logged('process_died')).toEqual([])
+    await reload(first)
+  })
+
+  test('a file that is gone keeps the old: a house does not become an empty one', async () => {
+    rmSync(house.config_file)
+    const before = house.logged('reload_refused').length
+    house.kill('SIGHUP')
+    await eventually(() => house.logged('reload_refused').length > before, 3_000)
+    expect(await ask('m1')).toBe(200)
     await reload(first)
   })
 
