@@ -8,6 +8,7 @@ import { loadConfig } from '../../src/config/load.ts'
 import { openSocketTransport } from '../../src/engines/socket-transport.ts'
 import { openJournal } from '../../src/journal/writer.ts'
 import { openMetrics } from '../../src/observe/metrics.ts'
+import { BodyRoom } from '../../src/pipeline/body-room.ts'
 import type { House } from '../../src/pipeline/house.ts'
 import { countRefusals } from '../../src/pipeline/refusals.ts'
 import { openWatch } from '../../src/pipeline/watch.ts'
@@ -37,6 +38,7 @@ export const houseHere = async (): Promise<{ house: House; close(): Promise<void
     metrics: openMetrics(table, 0),
     watch,
     refusals: countRefusals(journal),
+    bodies: new BodyRoom(),
     log: () => undefined,
     catalogue: buildCatalogue(
       loaded.config,

@@ -6,6 +6,7 @@ import { dataPlane } from '../http/data-plane.ts'
 import { renderFailure } from '../http/render.ts'
 import { openJournal } from '../journal/writer.ts'
 import { openMetrics } from '../observe/metrics.ts'
+import { BodyRoom } from '../pipeline/body-room.ts'
 import type { House } from '../pipeline/house.ts'
 import { openShelf } from '../pipeline/idempotency-store.ts'
 import { hotPath } from '../pipeline/pipeline.ts'
@@ -47,6 +48,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     metrics: openMetrics(table, index),
     watch,
     refusals: countRefusals(journal),
+    bodies: new BodyRoom(),
     log,
     shelf: openShelf(files.idempotency, `w${index}-${boot.incarnation}`),
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),

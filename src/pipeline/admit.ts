@@ -39,6 +39,7 @@ export const admit = (arrival: Arrival, house: House): Admitted | Failure => {
     ask: undefined,
     queue_ms: 0,
     claims: [],
+    body_held_bytes: 0,
     keeping: undefined,
     rate: undefined,
     intended: false,

@@ -42,19 +42,37 @@ export type BodyPath = (typeof PATHS)[number]
 const scanBody = jsonScanner(PATHS)
 
 /** Reads a request's body whole, within the limits of size and time, and decodes its content encoding. */
-export const readBody = async (request: Request, bytes_max: number, body_ms: number): Promise<Uint8Array | Failure> => {
+export const readBody = async (
+  request: Request,
+  bytes_max: number,
+  body_ms: number,
+  hold: Hold,
+): Promise<Uint8Array | Failure> => {
   const decode = decoderOf(request.headers.get('content-encoding'))
   if (decode instanceof Failure) return decode
-  const raw = await readRaw(request, bytes_max, body_ms)
-  return raw instanceof Failure || decode === undefined ? raw : decode(raw, bytes_max)
+  const raw = await readRaw(request, bytes_max, body_ms, hold)
+  if (raw instanceof Failure || decode === undefined) return raw
+  const bytes = await decode(raw, bytes_max)
+  return bytes instanceof Failure ? bytes : (hold(bytes.length - raw.length) ?? bytes)
 }
 
-const readRaw = async (request: Request, bytes_max: number, body_ms: number): Promise<Uint8Array | Failure> => {
+/** Takes room for more bytes of the body, or gives it back for fewer; a failure if there is none. */
+export type Hold = (more_bytes: number) => Failure | undefined
+
+const readRaw = async (
+  request: Request,
+  bytes_max: number,
+  body_ms: number,
+  hold: Hold,
+): Promise<Uint8Array | Failure> => {
+  const length = request.headers.get('content-length')
+  const full = length === null ? undefined : hold(Number(length))
+  if (full) return full
   const { promise: late, resolve } = Promise.withResolvers<Failure>()
   const timer = setTimeout(() => resolve(bodyTimeout(body_ms)), body_ms)
   try {
     // With a length the size is known to fit; without one the pieces are counted as they come.
-    const reading = request.headers.has('content-length') ? request.bytes() : readCounted(request, bytes_max)
+    const reading = length === null ? readCounted(request, bytes_max, hold) : request.bytes()
     const read = await Promise.race([late, reading])
     if (!(read instanceof Failure) && read.length >= LARGE_BYTES) collectSoon()
     return read
@@ -86,13 +104,15 @@ const collectSoon = (): void => {
 const bodyTimeout = (body_ms: number): Failure =>
   new Failure('body_timeout', { says: `The request body did not arrive within ${body_ms} ms (server.body_ms).` })
 
-const readCounted = async (request: Request, bytes_max: number): Promise<Uint8Array | Failure> => {
+const readCounted = async (request: Request, bytes_max: number, hold: Hold): Promise<Uint8Array | Failure> => {
   const pieces: Uint8Array[] = []
   let size = 0
   if (request.body)
     for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
       size += piece.length
       if (size > bytes_max) return bodyTooLarge(bytes_max)
+      const full = hold(piece.length)
+      if (full) return full
       pieces.push(piece)
     }
   return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)

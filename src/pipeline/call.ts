@@ -45,6 +45,8 @@ export type Call = {
   queue_ms: number
   /** Counts to give back at the end. */
   claims: Claim[]
+  /** Room taken for its body, to give back at the end. */
+  body_held_bytes: number
   /** Where the answer of a call with an Idempotency-Key goes, for its repeats. */
   keeping: Keeping | undefined
   /** The tightest request limit, for the headers. */

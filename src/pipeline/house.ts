@@ -5,6 +5,7 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { KeyView } from '../table/key-file.ts'
 import type { Table } from '../table/table.ts'
+import type { BodyRoom } from './body-room.ts'
 import type { Refusals } from './refusals.ts'
 import type { Shelf } from './idempotency-store.ts'
 import type { Watch } from './watch.ts'
@@ -28,6 +29,7 @@ export type House = {
   readonly metrics: Metrics
   readonly watch: Watch
   readonly refusals: Refusals
+  readonly bodies: BodyRoom
   readonly log: Log
   /** Answers kept for repeats; without one the header Idempotency-Key means nothing. */
   readonly shelf?: Shelf

@@ -19,7 +19,8 @@ export const limit = async (call: Identified, house: House): Promise<Limited | R
   if (refused) return refused
   const { request, endpoint } = call.arrival
   const { server } = call.catalogue.config
-  const bytes = await readBody(request, server.body_bytes_max, server.body_ms)
+  const hold = (more_bytes: number) => house.bodies.take(call, more_bytes)
+  const bytes = await readBody(request, server.body_bytes_max, server.body_ms, hold)
   if (bytes instanceof Failure) return bytes
   house.metrics.add('bytes_in', bytes.length)
   const needs_model = endpoint.kind === 'engine'

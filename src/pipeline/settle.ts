@@ -35,6 +35,7 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
   const position = call.intended ? appendEnding(call, house, end, total_ms) : undefined
   call.keeping?.release()
   leaveAll(call, house)
+  house.bodies.give(call)
   Atomics.sub(house.table.i32, workerI32(house.worker, WORKER.in_flight), 1)
   count(house, end, total_ms)
   return position

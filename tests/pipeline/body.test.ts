@@ -22,6 +22,7 @@ const read = (bytes: Uint8Array, encoding?: string, bytes_max = 65_536) =>
     }),
     bytes_max,
     5_000,
+    () => undefined,
   )
 
 test.each(Object.keys(ENCODERS))('%s: decoded; damaged, cut and plain bytes are the client’s fault', async (name) => {

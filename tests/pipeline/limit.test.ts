@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
 import { takeRate } from '../../src/quota/gcra.ts'
+import type { Arrival } from '../../src/pipeline/call.ts'
 import { admit } from '../../src/pipeline/admit.ts'
 import { frame } from '../../src/pipeline/frame.ts'
 import { identify } from '../../src/pipeline/identify.ts'
@@ -15,8 +16,9 @@ type Unit = Awaited<ReturnType<typeof unitHouse>>
 const BODY = '{"model":"m1","messages":[]}'
 
 /** Runs the stages up to the limits. A refused call ends, as it would in the pipeline. */
-const take = async ({ house }: Unit, body = BODY) => {
-  const admitted = admit(arrival({ body }), house)
+const take = (unit: Unit, body = BODY) => takeArrival(unit, arrival({ body }))
+const takeArrival = async ({ house }: Unit, arrived: Arrival) => {
+  const admitted = admit(arrived, house)
   if (admitted instanceof Failure) throw new Error(admitted.code)
   const framed = frame(admitted, house)
   if (framed instanceof Failure) throw new Error(framed.code)
@@ -133,6 +135,34 @@ test('only keys with limits of their own take a place in the shared table', asyn
     unit.house.keys.by_sha256.set(sha256, { ...key, requests_per_minute: 5 }),
   )
   expect(await take(unit)).toMatchObject({ code: 'table_full', detail: { retry_after_s: 60 } })
+})
+
+test('bodies of all calls share a room: exact, given back by every ending, whatever the body was', async () => {
+  // Room for two bodies, and a little.
+  await using unit = await unitHouse({ bodies_bytes_max: 2 * BODY.length + 5 })
+  const calls = [await take(unit), await take(unit)]
+  expect(calls.map(codeOf)).toEqual(['ok', 'ok'])
+  expect(unit.house.bodies.held_bytes).toBe(2 * BODY.length)
+  expect(await take(unit)).toMatchObject({ code: 'overloaded', detail: { retry_after_s: 1 } })
+  expect(codeOf(await take(unit, '{'))).toBe('json_invalid')
+  expect(unit.house.bodies.held_bytes).toBe(2 * BODY.length)
+  for (const call of calls) if (!(call instanceof Failure)) endCall(call, unit.house, { ending: 'whole', status: 200 })
+  expect(unit.house.bodies.held_bytes).toBe(0)
+  expect(codeOf(await take(unit))).toBe('ok')
+})
+
+test('a body takes the room of what it unpacks to', async () => {
+  await using unit = await unitHouse({ bodies_bytes_max: 1_000 })
+  const ask = async (text: string) => {
+    const packed = Bun.gzipSync(text)
+    const headers = { 'content-encoding': 'gzip', 'content-length': String(packed.length) }
+    return takeArrival(unit, arrival({ body: packed, headers }))
+  }
+  const spaced = (bytes: number) => BODY + ' '.repeat(bytes - BODY.length)
+  expect(codeOf(await ask(spaced(2_000)))).toBe('overloaded')
+  expect(unit.house.bodies.held_bytes).toBe(0)
+  expect(codeOf(await ask(spaced(900)))).toBe('ok')
+  expect(unit.house.bodies.held_bytes).toBe(900)
 })
 
 test('every count is zero once all calls have ended', async () => {

@@ -6,6 +6,7 @@ import { openJournal } from '../../src/journal/writer.ts'
 import { openMetrics } from '../../src/observe/metrics.ts'
 import type { Arrival, Call } from '../../src/pipeline/call.ts'
 import { type Endpoint, ENDPOINTS } from '../../src/pipeline/endpoints.ts'
+import { BodyRoom } from '../../src/pipeline/body-room.ts'
 import type { House } from '../../src/pipeline/house.ts'
 import { countRefusals } from '../../src/pipeline/refusals.ts'
 import { openWatch } from '../../src/pipeline/watch.ts'
@@ -20,6 +21,7 @@ export const SECRET = 'weir_secret-of-the-test'
 export type UnitSettings = {
   readonly config?: object
   readonly subjects_max?: number
+  readonly bodies_bytes_max?: number
   readonly keys?: readonly Partial<KeyRecord & { readonly secret: string }>[]
 }
 
@@ -53,6 +55,7 @@ export const unitHouse = async (settings: UnitSettings = {}) => {
     metrics: openMetrics(table, 0),
     watch,
     refusals: countRefusals(journal),
+    bodies: new BodyRoom(settings.bodies_bytes_max),
     log: (_level, event) => void logged.push(event),
     catalogue: buildCatalogue(
       loaded.config,
