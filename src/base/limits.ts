@@ -16,8 +16,6 @@ export const limits = {
   answer_head_bytes_max: 64 * 1024,
   /** Request bodies that one worker holds at once, all calls together. */
   bodies_bytes_max: 512 * 1024 * 1024,
-  /** Request bodies that one worker holds at once, all calls together. */
-  bodies_bytes_max: 512 * 1024 * 1024,
   /** One record of the journal. */
   record_bytes_max: 256 * 1024,
   /** One segment file of the journal. */
