@@ -116,7 +116,7 @@ const oneCall = async (
   }
   let from = Bun.nanoseconds()
   const { server } = house.catalogue.config
-  const read = ended('body', from, await readBody(reading.request, server.body_bytes_max, server.body_ms))
+  const read = ended('body', from, await readBody(reading.request, server.body_bytes_max, server.body_ms, () => undefined))
   if (read.length !== BODY.length) throw new Error('the body is not the body')
   from = Bun.nanoseconds()
   const admitted = ended('admit', from, admit(arriving, house))
