@@ -7,6 +7,7 @@ import { newSecret } from '../base/ids.ts'
 import { demo_tenant } from '../config/demo.ts'
 import type { Config } from '../config/schema.ts'
 import { opsPlane } from '../http/ops-plane.ts'
+import { startProofs } from '../http/proof-service.ts'
 import { openReader, openWriter, type Store } from '../ledger/database.ts'
 import { allKeys, createKey, keyOfSecret, sha256Hex } from '../ledger/keys-store.ts'
 import { allTenants } from '../ledger/tenants-store.ts'
@@ -29,12 +30,14 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
   else appendKeys(files.keys, table, allKeys(store))
   context.tenants(allTenants(store).map(({ tenant }) => tenant))
   let current: { config: Config; generation: number } = boot
+  const ledger_reader = openReader(files.data, 'ledger')
+  const audit = openAuditView(files.audit, `${files.data}/run/letters`)
   const app = opsPlane({
     table,
     catalogue: () => current,
     house_db: store,
-    ledger_reader: openReader(files.data, 'ledger'),
-    audit: openAuditView(files.audit, `${files.data}/run/letters`),
+    ledger_reader,
+    audit,
     key_file_path: files.keys,
     admin_token_sha256: sha256Hex(adminToken(boot)),
     tenantsChanged: context.tenants,
@@ -43,6 +46,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
   }).listen({ port: boot.port, hostname: boot.config.server.ops_host, reusePort: false })
   const signals = startSignals({ config: boot.config, table, fetch, now: nowMs, log })
   const sweeper = startSweeper(files.idempotency, table, () => current.config, log)
+  const proofs = startProofs(`${files.data}/run/control.sock`, { ledger_reader, audit }, log)
   ready(app.server!.port!)
   return {
     onConfig: (message) => {
@@ -52,6 +56,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     drain: async () => {
       signals.stop()
       sweeper.stop()
+      proofs.stop()
       await app.server?.stop(true)
       store.sqlite.close()
     },

@@ -2,6 +2,7 @@ import { buildCatalogue, type OpenTransport } from '../balance/catalogue.ts'
 import { nowMs, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { transportOpener } from '../engines/open-transport.ts'
+import { proofAsker } from '../http/call-proof.ts'
 import { dataPlane } from '../http/data-plane.ts'
 import { renderFailure } from '../http/render.ts'
 import { openJournal } from '../journal/writer.ts'
@@ -48,6 +49,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     metrics: openMetrics(table, index),
     watch,
     refusals: countRefusals(journal),
+    askProof: proofAsker(`${files.data}/run/control.sock`),
     bodies: new BodyRoom(),
     log,
     shelf: openShelf(files.idempotency, `w${index}-${boot.incarnation}`),

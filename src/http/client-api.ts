@@ -1,6 +1,7 @@
 import type { FailureCode } from '../base/failure.ts'
 import { ERROR_SCHEMA, errorResponses } from './api-errors.ts'
 import { CLIENT_EXAMPLES, CLIENT_SCHEMAS } from './client-schemas.ts'
+import { PROOF_EXAMPLE, PROOF_PARAMETERS } from './proof-details.ts'
 import { docsPages, type OpenApi, type Operation } from './swagger.ts'
 
 /**
@@ -185,6 +186,16 @@ const PATHS: OpenApi['paths'] = {
       CLIENT_EXAMPLES.model,
       [...HEAD_FAILURES, ...KEY_FAILURES, 'model_unknown'],
       { security: SECURITY, parameters: [MODEL_PARAMETER] },
+    ),
+  },
+  '/v1/calls/{id}/proof': {
+    get: read(
+      'Proof that one of your calls is in the ledger',
+      'application/json',
+      { type: 'object' },
+      PROOF_EXAMPLE,
+      [...HEAD_FAILURES, ...KEY_FAILURES, 'field_invalid', 'not_found', 'overloaded'],
+      { security: SECURITY, parameters: PROOF_PARAMETERS },
     ),
   },
   '/health': { get: read('This worker is up', 'text/plain', { type: 'string' }, 'OK', ['internal']) },

@@ -4,6 +4,7 @@ import { type Endpoint, ENDPOINTS } from '../pipeline/endpoints.ts'
 import { headFault, pathOf } from '../pipeline/frame.ts'
 import type { House } from '../pipeline/house.ts'
 import type { Serve } from '../pipeline/pipeline.ts'
+import { callProof, PROOF_PATH } from './call-proof.ts'
 import { clientDocs } from './client-api.ts'
 import { preflight, withCors } from './cors.ts'
 import { listModels, MODELS_PATH, showModel } from './models-list.ts'
@@ -45,6 +46,10 @@ export const dataPlane = (house: House, serve: Serve) => {
   }
   const app = new Elysia({ name: 'data-plane' })
     .get(MODELS_PATH, ({ request }) => read(request, () => listModels(request, house)))
+    .get(PROOF_PATH, async ({ request, params }) => {
+      const made = await callProof(request, params.id, house)
+      return read(request, () => made)
+    })
     .get('/health', ({ request }) => read(request, () => new Response('OK')))
     .get('/', ({ request }) => read(request, () => new Response(GREETING, { headers: TEXT })))
     .use(clientDocs())

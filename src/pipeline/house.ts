@@ -20,6 +20,9 @@ export type JournalPort = {
   has_room(): boolean
 }
 
+/** Has the proof of a tenant's own call made; `from` is the size of a checkpoint that the caller kept. */
+export type AskProof = (id: string, tenant: string, from: number | undefined) => Promise<string | Failure>
+
 /** The worker's surroundings, handed to every stage. The only mutable part is the catalogue, swapped whole on reload. */
 export type House = {
   readonly worker: number
@@ -29,6 +32,7 @@ export type House = {
   readonly metrics: Metrics
   readonly watch: Watch
   readonly refusals: Refusals
+  readonly askProof: AskProof
   readonly bodies: BodyRoom
   readonly log: Log
   /** Answers kept for repeats; without one the header Idempotency-Key means nothing. */

@@ -175,7 +175,7 @@ test.each(['api', 'gw', 'x', 'a:80'])('every address is found behind the short H
 
 test('every documented address and method exists, and says 401 without a key where a key is asked for', async () => {
   for (const [template, operations] of Object.entries(clientDocument().paths)) {
-    const path = template.replace('{model}', 'm1')
+    const path = template.replace('{model}', 'm1').replace('{id}', 'call_1')
     for (const [method, operation] of Object.entries(operations)) {
       const answer = await ask(off, method.toUpperCase(), path, {}, method === 'post' ? {} : undefined)
       const keyed = (operation['security'] as object[]).length > 0

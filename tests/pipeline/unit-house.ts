@@ -55,6 +55,7 @@ export const unitHouse = async (settings: UnitSettings = {}) => {
     metrics: openMetrics(table, 0),
     watch,
     refusals: countRefusals(journal),
+    askProof: async () => new Failure('not_found'),
     bodies: new BodyRoom(settings.bodies_bytes_max),
     log: (_level, event) => void logged.push(event),
     catalogue: buildCatalogue(
