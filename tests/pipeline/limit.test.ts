@@ -151,6 +151,24 @@ test('bodies of all calls share a room: exact, given back by every ending, whate
   expect(codeOf(await take(unit))).toBe('ok')
 })
 
+test('what comes in for a call that is over takes no room: nothing would give it back', async () => {
+  await using unit = await unitHouse({ config: { server: { body_ms: 100 } } })
+  const more = Promise.withResolvers<void>()
+  const pull = async (stream: ReadableStreamDefaultController) => {
+    stream.enqueue(Buffer.from(BODY))
+    await more.promise
+    stream.enqueue(Buffer.from(BODY))
+    stream.close()
+  }
+  let pulled = false
+  const body = new ReadableStream({ pull: (stream) => (pulled ? undefined : ((pulled = true), pull(stream))) })
+  expect(codeOf(await takeArrival(unit, arrival({ body })))).toBe('body_timeout')
+  expect(unit.house.bodies.held_bytes).toBe(0)
+  more.resolve()
+  await Bun.sleep(20)
+  expect(unit.house.bodies.held_bytes).toBe(0)
+})
+
 test('a body takes the room of what it unpacks to', async () => {
   await using unit = await unitHouse({ bodies_bytes_max: 1_000 })
   const ask = async (text: string) => {
