@@ -51,19 +51,7 @@ export const openSingles = ({ table, spawn, log, tick }: Ports) => {
     void watch(role, port, next, failed + 1)
   }
 
-  let turned_tick_ms = tick()
-  const pings = setInterval(() => {
-    // After a sleep of the machine everybody looks silent; they get their time from now on.
-    const slept_ms = tick() - turned_tick_ms - PING_MS
-    turned_tick_ms = tick()
-    for (const [role, child] of children) {
-      const silent_ms = tick() - child.heard_tick_ms()
-      if (silent_ms > SILENT_MS && slept_ms < PING_MS && child.alive()) {
-        log('error', 'process_frozen', { role, pid: child.pid, silent_ms: Math.round(silent_ms) })
-        child.kill()
-      } else child.send({ type: 'ping' })
-    }
-  }, PING_MS)
+  const pings = watchSilence(children, tick, log)
 
   return {
     /** Starts a process, and again whenever it dies. Resolves with its port once it serves; rejects if it never does. */
@@ -99,4 +87,21 @@ export const openSingles = ({ table, spawn, log, tick }: Ports) => {
       for (const child of children.values()) child.kill()
     },
   }
+}
+
+/** Asks every process how it is, and kills one that does not answer. Its exit does the rest. */
+const watchSilence = (children: ReadonlyMap<SingleRole, Child>, tick: () => number, log: Log): Timer => {
+  let turned_tick_ms = tick()
+  return setInterval(() => {
+    // After a sleep of the machine everybody looks silent; they get their time from now on.
+    const slept = tick() - turned_tick_ms > 2 * PING_MS
+    turned_tick_ms = tick()
+    for (const [role, child] of children) {
+      const silent_ms = tick() - child.heard_tick_ms()
+      if (silent_ms > SILENT_MS && !slept && child.alive()) {
+        log('error', 'process_frozen', { role, pid: child.pid, silent_ms: Math.round(silent_ms) })
+        child.kill()
+      } else child.send({ type: 'ping' })
+    }
+  }, PING_MS)
 }

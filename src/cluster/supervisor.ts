@@ -12,7 +12,7 @@ import { awaitOrphans } from './orphans.ts'
 import { portTrouble } from './port.ts'
 import { needRestart, servedConfig } from './served-config.ts'
 import { openSingles, type Singles } from './singles.ts'
-import { openWorkers, type Workers } from './workers.ts'
+import { Workers } from './workers.ts'
 
 /** How long the accountant may take to post what is left. */
 const POST_MS = 60_000
@@ -94,7 +94,7 @@ export class Supervisor {
     this.#table.i32[HEADER.config_generation] = this.#generation
     const ops = await this.#singles.keep('control', ops_port)
     await this.#singles.keep('accountant', 0)
-    this.#workers = openWorkers({
+    this.#workers = new Workers({
       table: this.#table,
       spawn: (index, at, incarnation) => this.#spawn('worker', at, index, incarnation),
       next_incarnation: nextIncarnation(this.#files),

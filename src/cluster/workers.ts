@@ -36,80 +36,130 @@ type Ports = {
 }
 
 /** The workers of a house. Each has a column in the shared table of its own for as long as it lives. */
-export type Workers = ReturnType<typeof openWorkers>
+export class Workers {
+  readonly #ports: Ports
+  readonly #slots = new Map<number, Slot>()
+  #incarnation: number
+  #port_bound = 0
+  #draining = false
+  #rolling = false
+  #turned_tick_ms: number
+  readonly #watch: Timer
 
-export const openWorkers = ({ table, spawn, log, tick, next_incarnation }: Ports) => {
-  let incarnation = next_incarnation
-  const slots = new Map<number, Slot>()
-  let port_bound = 0
-  let draining = false
-  let rolling = false
-
-  const freeIndex = (): number | undefined => {
-    // The last column is the accountant's.
-    for (let index = 0; index < limits.workers_max - 1; index++) if (!slots.has(index)) return index
-    return undefined
+  constructor(ports: Ports) {
+    this.#ports = ports
+    this.#incarnation = ports.next_incarnation
+    this.#turned_tick_ms = ports.tick()
+    this.#watch = setInterval(() => this.#look(), WATCH_MS)
   }
 
-  const begin = (failures: number): Slot => {
-    const index = freeIndex()
+  /** Starts so many; the first binds the port, the others share it. Resolves with the port once all listen. */
+  async start(count: number, port: number): Promise<number> {
+    this.#port_bound = port
+    this.#port_bound = await this.#begin(0).child.ready
+    await Promise.all(Array.from({ length: count - 1 }, () => this.#begin(0).child.ready))
+    return this.#port_bound
+  }
+
+  send(message: ToChild): void {
+    for (const slot of this.#slots.values()) slot.child.send(message)
+  }
+
+  /** Replaces all workers that there are now, one by one. One round at a time. */
+  async roll(grace_ms: number): Promise<void> {
+    if (this.#rolling) return this.#ports.log('warn', 'roll_under_way')
+    this.#rolling = true
+    for (const old of [...this.#slots.values()]) {
+      if (this.#draining) break
+      // One that died since has a successor already.
+      const there = this.#slots.get(old.index) === old && old.child.alive()
+      if (there && !(await this.#replace(old, grace_ms))) break
+    }
+    this.#rolling = false
+  }
+
+  /** Resolves when every worker is gone; one that overstays its grace is killed. */
+  async drain(grace_ms: number): Promise<void> {
+    this.#draining = true
+    clearInterval(this.#watch)
+    const children = [...this.#slots.values()].map(({ child }) => child)
+    for (const child of children) child.send({ type: 'drain', grace_ms })
+    await Promise.all(children.map((child) => endOf(child, grace_ms + LEAVE_MS)))
+  }
+
+  kill(): void {
+    this.#draining = true
+    clearInterval(this.#watch)
+    for (const slot of this.#slots.values()) slot.child.kill()
+  }
+
+  #begin(failures: number): Slot {
+    const { table, spawn, tick } = this.#ports
+    const index = this.#freeIndex()
     if (index === undefined) throw new Error('no free column in the shared table for another worker')
     Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.starting)
     // Before the process exists: the accountant must never take its journal for a dead one's.
-    Atomics.store(table.i32, workerI32(index, WORKER.incarnation), incarnation)
-    const child = spawn(index, port_bound, incarnation++)
+    Atomics.store(table.i32, workerI32(index, WORKER.incarnation), this.#incarnation)
+    const child = spawn(index, this.#port_bound, this.#incarnation++)
     const slot: Slot = { index, child, failures, retired: false, beat: 0, beat_tick_ms: tick() }
     Atomics.store(table.i32, workerI32(index, WORKER.pid), child.pid)
-    slots.set(index, slot)
-    void child.exited.then((code) => ended(slot, code))
+    this.#slots.set(index, slot)
+    void child.exited.then((code) => this.#ended(slot, code))
     return slot
   }
 
+  #freeIndex(): number | undefined {
+    // The last column is the accountant's.
+    for (let index = 0; index < limits.workers_max - 1; index++) if (!this.#slots.has(index)) return index
+    return undefined
+  }
+
   /** The process is gone: its share goes back, and unless it was meant to go another takes its place. */
-  const ended = async (slot: Slot, code: number): Promise<void> => {
-    const { index } = slot
+  async #ended(slot: Slot, code: number): Promise<void> {
+    const { table, log, tick } = this.#ports
+    const { index, child } = slot
     Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.none)
     for (const cell of [WORKER.pid, WORKER.in_flight, WORKER.open_streams, WORKER.journal_full])
       Atomics.store(table.i32, workerI32(index, cell), 0)
-    const given_back = await giveBack(index)
-    slots.delete(index)
-    const failures = tick() - slot.child.started_tick_ms > STEADY_MS ? 0 : slot.failures
-    if (!slot.retired && !draining) {
+    const given_back = await this.#giveBack(index)
+    this.#slots.delete(index)
+    const failures = tick() - child.started_tick_ms > STEADY_MS ? 0 : slot.failures
+    if (!slot.retired && !this.#draining) {
       const restart_in_ms = backoffMs(failures)
-      log('error', 'process_died', { role: 'worker', index, pid: slot.child.pid, code, given_back, restart_in_ms })
+      log('error', 'process_died', { role: 'worker', index, pid: child.pid, code, given_back, restart_in_ms })
       await Bun.sleep(restart_in_ms)
     }
-    if (slot.retired || draining) return
-    const next = begin(failures + 1)
+    if (slot.retired || this.#draining) return
+    const next = this.#begin(failures + 1)
     next.child.ready.catch((cause: unknown) => log('error', 'worker_not_ready', { index: next.index, cause }))
   }
 
   /** A living worker that is frozen while it changes counts delays this until it is replaced itself. */
-  const giveBack = async (dead: number): Promise<number> => {
-    for (let given_back = 0; ; await Bun.sleep(50)) {
-      const alive = [...slots.values()].filter(({ index, child }) => index !== dead && child.alive())
+  async #giveBack(dead: number): Promise<number> {
+    const { table, log } = this.#ports
+    for (;;) {
+      const alive = [...this.#slots.values()].filter(({ index, child }) => index !== dead && child.alive())
       try {
-        return (
-          given_back +
-          reap(
-            table,
-            dead,
-            alive.map(({ index }) => index),
-          )
+        return reap(
+          table,
+          dead,
+          alive.map(({ index }) => index),
         )
       } catch (cause) {
-        if (draining) return given_back
+        if (this.#draining) return 0
         log('warn', 'share_not_given_back', { index: dead, cause })
       }
+      await Bun.sleep(50)
     }
   }
 
-  let turned_tick_ms = tick()
-  const watch = setInterval(() => {
+  /** Kills what does not beat. Its exit does the rest. */
+  #look(): void {
+    const { table, log, tick } = this.#ports
     // Time in which this process did not run says nothing of the others; nor does the wall clock, which can jump.
-    const paused = tick() - turned_tick_ms > 4 * WATCH_MS
-    turned_tick_ms = tick()
-    for (const slot of slots.values()) {
+    const paused = tick() - this.#turned_tick_ms > 4 * WATCH_MS
+    this.#turned_tick_ms = tick()
+    for (const slot of this.#slots.values()) {
       const beat = table.f64[workerF64(slot.index, WORKER.heartbeat_ms)]!
       if (beat !== slot.beat || paused) {
         slot.beat = beat
@@ -123,18 +173,20 @@ export const openWorkers = ({ table, spawn, log, tick, next_incarnation }: Ports
       slot.beat_tick_ms = tick()
       slot.child.kill()
     }
-  }, WATCH_MS)
+  }
 
   /** A new worker listens before the old one stops accepting. False if none would start: the old one stays. */
-  const replace = async (old: Slot, grace_ms: number): Promise<boolean> => {
+  async #replace(old: Slot, grace_ms: number): Promise<boolean> {
+    const { log } = this.#ports
     // From here on the new one takes the place of the old, also if that dies meanwhile.
     old.retired = true
     let fresh: Slot | undefined
     try {
-      fresh = begin(0)
+      fresh = this.#begin(0)
       await fresh.child.ready
     } catch (cause) {
       log('error', 'roll_stopped', { cause })
+      // Whichever of the two is restarted, if both are gone, it is one.
       old.retired = !old.child.alive()
       if (fresh) fresh.retired = old.child.alive()
       return false
@@ -143,42 +195,5 @@ export const openWorkers = ({ table, spawn, log, tick, next_incarnation }: Ports
     await endOf(old.child, LINGER_MS + grace_ms + LEAVE_MS)
     log('info', 'worker_replaced', { index: old.index, pid: old.child.pid })
     return true
-  }
-
-  return {
-    /** Starts so many; the first binds the port, the others share it. Resolves with the port once all listen. */
-    async start(count: number, port: number): Promise<number> {
-      port_bound = port
-      port_bound = await begin(0).child.ready
-      await Promise.all(Array.from({ length: count - 1 }, () => begin(0).child.ready))
-      return port_bound
-    },
-    send(message: ToChild): void {
-      for (const slot of slots.values()) slot.child.send(message)
-    },
-    /** Replaces all workers that there are now, one by one. One round at a time. */
-    async roll(grace_ms: number): Promise<void> {
-      if (rolling) return log('warn', 'roll_under_way')
-      rolling = true
-      for (const old of slots.values().toArray()) {
-        if (draining) break
-        // One that died since has a successor already.
-        if (slots.get(old.index) === old && old.child.alive() && !(await replace(old, grace_ms))) break
-      }
-      rolling = false
-    },
-    /** Resolves when every worker is gone; one that overstays its grace is killed. */
-    async drain(grace_ms: number): Promise<void> {
-      draining = true
-      clearInterval(watch)
-      const children = slots.values().toArray()
-      for (const { child } of children) child.send({ type: 'drain', grace_ms })
-      await Promise.all(children.map(({ child }) => endOf(child, grace_ms + LEAVE_MS)))
-    },
-    kill(): void {
-      draining = true
-      clearInterval(watch)
-      for (const slot of slots.values()) slot.child.kill()
-    },
   }
 }

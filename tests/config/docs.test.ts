@@ -81,7 +81,7 @@ describe('documentation', () => {
 
   test.each([
     '| `server.port` | a whole number from 0 to 65535 | `8080` | Port of the data plane; 0 takes a free one. |',
-    '| `server.workers` | auto or a whole number from 1 to 32 | `"auto"` | Worker processes; auto is the CPUs of the cgroup. |',
+    '| `server.workers` | auto or a whole number from 1 to 30 | `"auto"` | Worker processes; auto is the CPUs of the cgroup. |',
     '| `engines[].key` | printable ASCII, 1 to 8192 characters |  | Credential sent to the engine. Secret. |',
     '| `models[].targets` | a list of 1 to 256 entries | needed | The engines that serve the model. |',
     '| `models[].targets[].weight` | a number above 0, at most 1000000 | `1` | Share of traffic. |',

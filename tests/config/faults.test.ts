@@ -24,7 +24,7 @@ const usd_allowed = 'allowed: a decimal in quotes such as "12.50", at most 9 dig
 const price_allowed = 'allowed: a decimal in quotes such as "0.20", at most 6 digits before the point and 6 after'
 const key_allowed = 'allowed: printable ASCII, 1 to 8192 characters'
 const url_allowed = 'http://… or https://…, without user name, password and #'
-const known_sections = 'known: server, ledger, audit, cors, timeouts, engines, models, tenants'
+const known_sections = 'known: server, ledger, audit, idempotency, cors, timeouts, engines, models, tenants'
 const end = 'allowed: fallbacks that end'
 
 describe('one fault, one line', () => {
@@ -62,11 +62,11 @@ describe('one fault, one line', () => {
     ],
     [
       'server: {workers: some}',
-      'server.workers: "some" is not one of the choices; allowed: auto or a whole number from 1 to 32',
+      'server.workers: "some" is not one of the choices; allowed: auto or a whole number from 1 to 30',
     ],
     [
       'server: {workers: 33}',
-      'server.workers: 33 is not one of the choices; allowed: auto or a whole number from 1 to 32',
+      'server.workers: 33 is not one of the choices; allowed: auto or a whole number from 1 to 30',
     ],
     // ranges
     ['server: {port: -1}', `server.port: -1 is too small; ${port}`],
@@ -343,7 +343,7 @@ describe('variables and flags', () => {
     [
       { WEIR_WORKERS: '0' },
       {},
-      ['WEIR_WORKERS: 0 is not one of the choices; allowed: auto or a whole number from 1 to 32'],
+      ['WEIR_WORKERS: 0 is not one of the choices; allowed: auto or a whole number from 1 to 30'],
     ],
     [{}, { data: '' }, ['--data: is empty; allowed: text of 1 to 1024 characters']],
     [
