@@ -9,7 +9,7 @@ import {
 import { BUDGET } from '../../src/table/layout.ts'
 import { openTable } from '../../src/table/table.ts'
 import { rollFrom } from '../kit/wait.ts'
-import { LOG, openLog } from './budget-log.ts'
+import { chargedIn, LOG, openLog } from './budget-log.ts'
 
 /** A worker process for the budget tests. Arguments: table, log, worker, mode, seed. */
 const [table_path, log_path, worker_text, mode, seed_text] = process.argv.slice(2) as [
@@ -99,8 +99,8 @@ const modes: Record<string, () => void> = {
       if (answer === BUDGETS_STALE) count(LOG.stale)
       if (answer !== BUDGETS_HELD) continue
       const charge = BigInt(roll(Number(hold) + 1))
+      Atomics.add(log, chargedIn(window, worker), charge)
       settleBudgets(table, worker, claims, hold, charge)
-      Atomics.add(log, LOG.charged + window, charge)
     }
   },
 }

@@ -14,15 +14,19 @@ export const LOG = {
   price: 200,
   limit: 300,
   admitted: 400,
+  /** By worker in one window, or by window and worker: {@link chargedIn}. */
   charged: 500,
 } as const
 
 export const openLog = (path: string): BigInt64Array => {
   const bytes = Bun.mmap(path, { shared: true })
-  return new BigInt64Array(bytes.buffer, bytes.byteOffset, 1_000)
+  return new BigInt64Array(bytes.buffer, bytes.byteOffset, 2_000)
 }
 
 export const createLog = (path: string): BigInt64Array => {
-  writeFileSync(path, new Uint8Array(8_000))
+  writeFileSync(path, new Uint8Array(16_000))
   return openLog(path)
 }
+
+/** The cell of what a worker was charged in a window. */
+export const chargedIn = (window: number, worker: number): number => LOG.charged + window * 4 + worker
