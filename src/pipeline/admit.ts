@@ -2,6 +2,7 @@ import { Failure } from '../base/failure.ts'
 import { newCallId } from '../base/ids.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
+import { bodyTooLarge } from './body-limit.ts'
 import type { Admitted, Arrival, Call } from './call.ts'
 import type { House } from './house.ts'
 
@@ -48,9 +49,3 @@ export const admit = (arrival: Arrival, house: House): Admitted | Failure => {
   }
   return call as Admitted
 }
-
-/** The one wording of a body over the limit, whichever way it was noticed. */
-export const bodyTooLarge = (limit_bytes: number): Failure =>
-  new Failure('body_too_large', {
-    says: `The request body exceeds the limit of ${limit_bytes} bytes (server.body_bytes_max).`,
-  })

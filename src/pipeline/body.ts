@@ -2,7 +2,7 @@ import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
 import { type JsonScan, jsonScanner } from '../engines/json-scan.ts'
 import { type JsonType, readBoolean, readInteger, readString } from '../engines/json-value.ts'
-import { bodyTooLarge } from './admit.ts'
+import { bodyTooLarge } from './body-limit.ts'
 import { decoderOf } from './content-encoding.ts'
 
 /** A request body, read and understood as far as the gateway needs. */

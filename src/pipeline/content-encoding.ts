@@ -1,7 +1,7 @@
 import type { Transform } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib'
 import { Failure } from '../base/failure.ts'
-import { bodyTooLarge } from './admit.ts'
+import { bodyTooLarge } from './body-limit.ts'
 
 type Open = (options: { readonly chunkSize: number }) => Transform
 

@@ -3,6 +3,7 @@ import { Failure } from '../base/failure.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import { subjectOf } from '../table/table.ts'
 import { type Call, type Framed, type Identified, pass } from './call.ts'
+import { credential } from './credential.ts'
 import type { House } from './house.ts'
 
 /** Says who calls: the key and its tenant. */
@@ -43,29 +44,8 @@ export const mayUse = (key: KeyRecord, tenant: Tenant, model: string): boolean =
   (key.models === undefined || key.models.includes(model)) &&
   (tenant.config.models === undefined || tenant.config.models.includes(model))
 
-/** The one credential of a request: three spellings, scheme in any case, empty ones none; two different ones are refused. */
-export const credential = (headers: Headers): string | Failure => {
-  const authorization = headers.get('authorization')
-  let found: string | undefined
-  if (authorization !== null) {
-    if (authorization.length < 8 || authorization.slice(0, 7).toLowerCase() !== 'bearer ')
-      return new Failure('key_invalid', { says: 'The Authorization header must be "Bearer" and an API key.' })
-    found = authorization.slice(7).trim()
-  }
-  for (const name of BARE) {
-    const value = headers.get(name)?.trim()
-    if (value === undefined || value === '') continue
-    if (found !== undefined && found !== value) return new Failure('keys_differ')
-    found = value
-  }
-  return found ?? new Failure('key_missing')
-}
-
-/** Headers that hold a key and nothing else. */
-const BARE = ['x-api-key', 'api-key'] as const
-
 /** A tenant that the configuration does not name has no limits, but its calls are counted: it needs a place. */
-const tenantOf = (key: KeyRecord, house: House): Tenant | Failure => {
+export const tenantOf = (key: KeyRecord, house: House): Tenant | Failure => {
   const known = house.catalogue.tenants.get(key.tenant) ?? house.other_tenants.get(key.tenant)
   if (known) return known
   if (subjectOf(house.table, 'tenant', key.tenant) === undefined)

@@ -1,7 +1,5 @@
 import type { Failure } from '../base/failure.ts'
-import type { Call } from './call.ts'
-import { credential } from './identify.ts'
-import type { House, JournalPort } from './house.ts'
+import type { JournalRecord } from '../journal/record.ts'
 
 /**
  * Refused calls (401, 403, 429) of one worker, counted by key, reason and minute: a minute is one journal record for each
@@ -21,8 +19,10 @@ const LINES_MAX = 4_096
 
 type Line = { readonly key_id: string; readonly tenant: string; readonly failure: string; count: number }
 
+type Sink = { append(record: JournalRecord): number | Failure }
+
 /** Begins to count. `journal` gets the records; one that is full loses them. */
-export const countRefusals = (journal: Pick<JournalPort, 'append'>): Refusals => {
+export const countRefusals = (journal: Sink): Refusals => {
   let minute_ms = 0
   const lines = new Map<string, Line>()
   const lineOf = (key_id: string, tenant: string, failure: string): Line => {
@@ -47,19 +47,4 @@ export const countRefusals = (journal: Pick<JournalPort, 'append'>): Refusals =>
     },
     flush,
   }
-}
-
-/** Counts a refusal if it is of those that are counted; a call that has its intent in the journal is there anyway. */
-export const noteRefusal = (failure: Failure, call: Call | undefined, house: House): void => {
-  if ((failure.status !== 401 && failure.status !== 403 && failure.status !== 429) || call?.intended) return
-  const key = call?.key ?? (KNOWN.has(failure.code) && call ? keyOf(call, house) : undefined)
-  house.refusals.count(key?.id ?? '', key?.tenant ?? '', failure.code, house.now())
-}
-
-/** Failures of a key that is known, and not used for the call. */
-const KNOWN: ReadonlySet<string> = new Set(['key_revoked', 'key_expired'])
-
-const keyOf = (call: Call, house: House) => {
-  const secret = credential(call.headers)
-  return typeof secret === 'string' ? house.keys.by_sha256.get(Bun.SHA256.hash(secret, 'hex')) : undefined
 }

@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
-import { credential, keyFault, mayUse, whoCalls } from '../../src/pipeline/identify.ts'
+import { credential } from '../../src/pipeline/credential.ts'
+import { keyFault, mayUse, whoCalls } from '../../src/pipeline/identify.ts'
 import { subjectOf } from '../../src/table/table.ts'
 import { NOW_MS, SECRET, unitHouse } from './unit-house.ts'
 
