@@ -55,11 +55,10 @@ export class Flight {
     if (signal.aborted) this.clientLeft()
   }
 
-  /** Takes charge of an exchange; gives it up at once if it is too late for it. */
+  /** Takes charge of an exchange that has just begun. Requires that the call is not given up. */
   take(exchange: Exchange): void {
     this.#exchange = exchange
     if (this.overdue === 'silence') this.overdue = undefined
-    if (this.givenUp()) exchange.cancel()
   }
 
   /** Gives the current exchange up; harmless after its end. */

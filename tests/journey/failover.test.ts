@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { freePort } from '../kit/wait.ts'
+import { eventually, freePort } from '../kit/wait.ts'
 import {
   body,
   CH,
@@ -71,6 +71,11 @@ const STREAM_FAULTS: readonly (readonly [name: string, script: Script, failure: 
   [
     'has an error as its first event',
     headed(D({ error: { message: 'out of memory', code: 500 } }), end),
+    'engine_refused',
+  ],
+  [
+    'has an error as its first event, and no end',
+    headed(D({ error: { message: 'm', code: 500 } }), never),
     'engine_refused',
   ],
   ['has an error event of a name', headed(body('event: error\ndata: {"message":"broken"}\n\n'), end), 'engine_refused'],
@@ -192,7 +197,7 @@ describe('before the client got anything', () => {
       expect(row).toMatchObject({ attempts: 2, ending: 'whole', engine: both.names[1], completion_tokens: 1 })
       expect(await cast.health(both.names[0]!)).toMatchObject({ health: 'cooling', failures_in_a_row: 1 })
       // A request that was given up is given up at the engine as well.
-      expect(both.engines[0]!.requests[0]!.state).not.toBe('answering')
+      await eventually(() => both.engines[0]!.requests[0]!.state !== 'answering')
     })
     test(`${name}: alone, the client is told so`, async () => {
       const { response, said, row } = await call(alone, stream)

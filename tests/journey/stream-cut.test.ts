@@ -18,6 +18,7 @@ import {
   wait,
   WHOLE,
 } from '../kit/script.ts'
+import { eventually } from '../kit/wait.ts'
 import { newCast, provesAnswer, type Read } from './cast.ts'
 
 /** CASES C04 and C12: streams that break, and streams that are only slow. */
@@ -47,6 +48,11 @@ const BREAKS: readonly (readonly [name: string, script: Script, code: string])[]
     'an error event',
     script(sse200, half, D({ error: { message: 'CUDA error', type: 'x', code: 'boom' } }), DONE, end),
     'boom',
+  ],
+  [
+    'an error event, and no end',
+    script(sse200, half, D({ error: { message: 'm', type: 'x', code: 'open' } }), never),
+    'open',
   ],
   [
     'an error event about our key',
@@ -177,13 +183,15 @@ for (const [index, [name, , code]] of BREAKS.entries())
     expect(got.bytes.includes('sk-house')).toBe(false)
     expect(await cast.row(got.id)).toMatchObject({
       ending: 'cut_by_engine',
-      failure: code === 'boom' ? 'engine_failed' : code,
+      failure: code.startsWith('engine_') ? code : 'engine_failed',
       status: 200,
       attempts: 1,
       usage_source: 'estimated',
       completion_tokens: 1,
       prompt_tokens: 2,
     })
+    // Nothing more is expected of it.
+    await eventually(() => part.engines[0]!.requests[0]!.state !== 'answering')
     // An engine that breaks off is out for a while: the next call goes elsewhere.
     expect((await cast.stream(part)).text()).toBe('42')
     expect(part.engines[0]!.requests).toHaveLength(1)

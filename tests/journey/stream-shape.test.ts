@@ -16,6 +16,7 @@ import {
   wait,
   WHOLE,
 } from '../kit/script.ts'
+import { readSse } from '../kit/sse-read.ts'
 import { newCast, provesAnswer } from './cast.ts'
 
 /** CASES C01, C03, C06, C07, C08, C09, C11, C39: what an engine's stream looks like when it reaches the client. */
@@ -108,6 +109,17 @@ const untouched = cast.part([script(sse200, lines('event: message\nid: 3\n'), un
 const malformed = cast.part([
   script(sse200, text('a'), D('{"id":"chatcmpl-t1","choices":[{'), text('b'), finish, DONE, end),
 ])
+const TX = (text: string, finish: string | null = null) => ({
+  id: 'c',
+  choices: [{ index: 0, text, finish_reason: finish }],
+})
+const completions = cast.part([script(sse200, D(TX('one')), D(TX(' two', 'length')), DONE, end)])
+const VECTORS = {
+  object: 'list',
+  data: [{ object: 'embedding', index: 0, embedding: 'AACAPw==' }],
+  usage: { prompt_tokens: 4, total_tokens: 4 },
+}
+const embeddings = cast.part([script(wait(700), json(200, VECTORS))])
 const no_last_line = cast.part([script(sse200, text('a'), finish, lines('data: [DONE]'), end)])
 
 beforeAll(cast.open)
@@ -237,6 +249,29 @@ test('an event that is not JSON is left out of a good stream, and logged', async
   expect(got.text()).toBe('ab')
   expect(got.done).toBe(true)
   expect(cast.house().logged('engine_events_malformed')).toMatchObject([{ count: 1 }])
+})
+
+test('text completions stream as chat does', async () => {
+  const body = { model: completions.model, prompt: 'say', stream: true }
+  const response = await cast.house().post('/v1/completions', body, cast.key())
+  const got = await readSse(response)
+  expect(got.text()).toBe('one two')
+  expect(got.done).toBe(true)
+  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({
+    ending: 'whole',
+    finish_reason: 'length',
+    usage_source: 'estimated',
+    completion_tokens: 2,
+  })
+})
+
+test('an address that never streams is answered with JSON, however long it takes, whatever the body asks', async () => {
+  const body = { model: embeddings.model, input: 'x', stream: true }
+  const response = await cast.house().post('/v1/embeddings', body, cast.key())
+  expect(response.headers.get('content-type')).toBe('application/json')
+  expect(await response.json()).toEqual(VECTORS)
+  expect(embeddings.engines[0]!.requests[0]!.json()).not.toHaveProperty('stream_options')
+  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({ stream: 0, prompt_tokens: 4 })
 })
 
 test('a last event without its empty line counts', async () => {
