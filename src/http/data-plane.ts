@@ -4,6 +4,7 @@ import { type Endpoint, ENDPOINTS } from '../pipeline/endpoints.ts'
 import { headFault, pathOf } from '../pipeline/frame.ts'
 import type { House } from '../pipeline/house.ts'
 import type { Serve } from '../pipeline/pipeline.ts'
+import { noteRefusal } from '../pipeline/refusals.ts'
 import { callProof, PROOF_PATH } from './call-proof.ts'
 import { clientDocs } from './client-api.ts'
 import { preflight, withCors } from './cors.ts'
@@ -65,6 +66,7 @@ const GREETING = 'Weir. The client API is described at /docs, the models at /v1/
 const TEXT = { 'content-type': 'text/plain; charset=utf-8' }
 
 const refuse = (failure: Failure, house: House): Response => {
+  noteRefusal(failure, undefined, house)
   house.metrics.failed(failure.code)
   return renderFailure(failure)
 }

@@ -134,7 +134,10 @@ test('the document of the client API has every address of the data plane, and no
   // Only the list of its addresses is looked at: nothing is asked, so no house is needed.
   const served = dataPlane(undefined as never, undefined as never)
     .routes.filter(({ path }) => !path.startsWith('/docs'))
-    .map(({ method, path }) => `${method} ${path.replace(/^\/v1\/models\/:a.*$/, '/v1/models/{model}')}`)
+    .map(
+      ({ method, path }) =>
+        `${method} ${path.replace(/^\/v1\/models\/:a.*$/, '/v1/models/{model}').replace(':id', '{id}')}`,
+    )
   expect(served.length).toBeGreaterThan(5)
   expect(addresses(clientDocument())).toEqual([...new Set(served)].toSorted())
 })
