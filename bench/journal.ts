@@ -51,6 +51,8 @@ const calls = (count: number): JournalRecord[] =>
       total_ms: 1_000.5,
       response_sha256: sha256,
       failure: '',
+      audio_input_tokens: 0,
+      audio_output_tokens: 0,
     }
     return [intent, ending]
   }).flat()

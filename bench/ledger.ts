@@ -25,6 +25,8 @@ const prices = priceList([
     cached_input_picodollars: null,
     output_picodollars: 600_000n,
     reasoning_picodollars: null,
+  audio_input_picodollars: null,
+  audio_output_picodollars: null,
     request_nanodollars: 0n,
     free: false,
   },
@@ -71,6 +73,8 @@ const callOf = (): [JournalRecord, JournalRecord] => {
       total_ms: 800,
       response_sha256: crypto.getRandomValues(new Uint8Array(32)),
       failure: '',
+      audio_input_tokens: 0,
+      audio_output_tokens: 0,
     },
   ]
 }

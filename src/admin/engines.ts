@@ -88,5 +88,6 @@ const modelViews = (config: Config, healthy: ReadonlySet<string>) =>
     fallbacks: model.fallbacks,
     free: model.free,
     price: model.price ?? null,
+    price_changes: model.price_changes,
     healthy_engines: new Set(model.targets.map(({ engine }) => engine).filter((engine) => healthy.has(engine))).size,
   }))

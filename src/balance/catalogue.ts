@@ -1,4 +1,5 @@
-import { picodollarsPerToken } from '../base/money.ts'
+import { nanodollars, picodollarsPerToken } from '../base/money.ts'
+import { type DatedPrice, datedPrices, inForce } from '../config/prices.ts'
 import type { Config, EngineConfig, ModelConfig, TargetConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
 import type { Transport } from '../engines/transport.ts'
 import { type Subject, subjectOf, type Table } from '../table/table.ts'
@@ -44,12 +45,24 @@ export type Model = {
   readonly fallbacks: readonly string[]
   readonly timeouts: TimeoutsConfig
   readonly created_s: number
-  /** For the header `x-weir-cost-usd` and holds; the ledger prices anew. Undefined for a free model. */
-  readonly price: LivePrice | undefined
+  /** For the header `x-weir-cost-usd` and holds; the ledger prices anew. See {@link priceAt}. Empty for a free model. */
+  readonly prices: readonly LivePrice[]
 }
 
-/** Picodollars a token, as numbers: exact, as they are far below 2^53. */
-export type LivePrice = { readonly input: number; readonly cached_input: number; readonly output: number }
+/** Picodollars a token, and nanodollars a call, as numbers: exact, as they are far below 2^53. */
+export type LivePrice = {
+  readonly from_ms: number
+  readonly input: number
+  readonly cached_input: number
+  readonly audio_input: number
+  readonly output: number
+  readonly reasoning: number
+  readonly audio_output: number
+  readonly request_nanodollars: number
+}
+
+/** The price of a call that began at a time; undefined for a free model. */
+export const priceAt = ({ prices }: Model, at_ms: number): LivePrice | undefined => inForce(prices, at_ms)
 
 export type Tenant = { readonly name: string; readonly config: TenantConfig; readonly subject: Subject }
 
@@ -96,11 +109,8 @@ const buildModel = (
   table: Table,
   now_ms: number,
 ): Model => {
-  const price = config.price && {
-    input: perToken(config.price.input),
-    cached_input: perToken(config.price.cached_input ?? config.price.input),
-    output: perToken(config.price.output),
-  }
+  const prices = datedPrices(config).map(livePrice)
+  const price = inForce(prices, now_ms)
   return {
     name: config.name,
     subject: claim(table, 'model', config.name),
@@ -109,9 +119,20 @@ const buildModel = (
     fallbacks: config.fallbacks,
     timeouts: { ...house.timeouts, ...config.timeouts },
     created_s: Math.floor(now_ms / 1000),
-    price,
+    prices,
   }
 }
+
+const livePrice = ({ from_ms, price }: DatedPrice): LivePrice => ({
+  from_ms,
+  input: perToken(price.input),
+  cached_input: perToken(price.cached_input ?? price.input),
+  audio_input: perToken(price.audio_input ?? price.input),
+  output: perToken(price.output),
+  reasoning: perToken(price.reasoning ?? price.output),
+  audio_output: perToken(price.audio_output ?? price.output),
+  request_nanodollars: Number(nanodollars(price.request ?? '0') ?? 0n),
+})
 
 const buildTarget = (
   target: TargetConfig,

@@ -1,5 +1,6 @@
 import { demo_models } from './demo.ts'
 import { type FaultList, join, shown } from './faults.ts'
+import { INSTANT, instantMs } from './instant.ts'
 import { checkKnown, checkUnique, nameEntries, namesOf, type Row, rows, type See, texts } from './rows.ts'
 import { Timeouts } from './serving-schema.ts'
 import { isTree, type Templates, type Tree } from './tree.ts'
@@ -91,6 +92,23 @@ const checkPrice = (path: string, model: Tree, faults: FaultList) => {
   }
   if (priced && model['free'] === true) {
     faults.add(join(path, 'free'), 'true stands beside a price', 'allowed: one of the two')
+  }
+  checkPriceChanges(path, model, priced, faults)
+}
+
+const checkPriceChanges = (path: string, model: Tree, priced: boolean, faults: FaultList) => {
+  const changes = rows(model, 'price_changes', path)
+  if (changes.length > 0 && !priced)
+    faults.add(join(path, 'price_changes'), 'stands without a price', 'needed: price, which they change')
+  let before_ms = 0
+  for (const [at, { from }] of changes) {
+    if (typeof from !== 'string' || !INSTANT.test(from)) continue
+    const from_ms = instantMs(from)
+    if (from_ms === undefined)
+      faults.add(join(at, 'from'), `${shown(from)} is in no calendar`, 'allowed: a time since 1970')
+    else if (from_ms <= before_ms)
+      faults.add(join(at, 'from'), `${shown(from)} is not after the one before`, 'allowed: oldest first, each once')
+    before_ms = Math.max(before_ms, from_ms ?? 0)
   }
 }
 

@@ -14,6 +14,7 @@ export const withDemo = (config: Config, demo_url: string): Config => {
   if (config.engines.length > 0 || config.models.length > 0) return config
   const model = {
     fallbacks: [],
+    price_changes: [],
     strategy: 'least_loaded' as const,
     affinity_margin: 1.25,
     queue: { size: 1_024, wait_ms: 30_000 },

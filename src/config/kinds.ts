@@ -1,4 +1,5 @@
 import { type TProperties, Type } from '@sinclair/typebox'
+import { INSTANT } from './instant.ts'
 
 /** Options of a mapping that takes no unknown key. */
 export const closed = { additionalProperties: false } as const
@@ -48,6 +49,16 @@ export const usdPerMillion = (description: string) =>
     pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$',
     title: 'a price',
     'x-allowed': 'a decimal in quotes such as "0.20", at most 6 digits before the point and 6 after',
+    description,
+  })
+
+/** A point in time. Whether the calendar has it is checked elsewhere. */
+export const instant = (description: string) =>
+  Type.String({
+    pattern: INSTANT.source,
+    maxLength: 40,
+    title: 'a time',
+    'x-allowed': 'a time with its zone, such as 2026-03-01T00:00:00Z',
     description,
   })
 

@@ -1,6 +1,18 @@
 import { Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
-import { choice, choiceOf, closed, int, name, section, strings, usd, usdPerMillion, withoutDefaults } from './kinds.ts'
+import {
+  choice,
+  choiceOf,
+  closed,
+  instant,
+  int,
+  name,
+  section,
+  strings,
+  usd,
+  usdPerMillion,
+  withoutDefaults,
+} from './kinds.ts'
 
 /** The part of the configuration that says what serves: engines, models, and how one finds the other. */
 
@@ -98,8 +110,16 @@ export const Price = Type.Object(
     cached_input: Type.Optional(usdPerMillion('USD per million prompt tokens from the cache; `input` if absent.')),
     output: usdPerMillion('USD per million completion tokens.'),
     reasoning: Type.Optional(usdPerMillion('USD per million reasoning tokens; `output` if absent.')),
+    audio_input: Type.Optional(usdPerMillion('USD per million audio tokens of the prompt; `input` if absent.')),
+    audio_output: Type.Optional(usdPerMillion('USD per million audio tokens of the answer; `output` if absent.')),
     request: Type.Optional(usd('USD for each call, beside its tokens.')),
   },
+  closed,
+)
+
+/** A price, and when it takes the place of the one before. */
+export const PriceChange = Type.Object(
+  { from: instant('Calls that begin at this time or later have this price.'), ...Price.properties },
   closed,
 )
 
@@ -142,6 +162,11 @@ export const Model = Type.Object(
     }),
     queue: Queue,
     price: Type.Optional(Price),
+    price_changes: Type.Array(PriceChange, {
+      default: [],
+      maxItems: 64,
+      description: 'Prices that follow `price`, oldest first. A call has the price of the time at which it began.',
+    }),
     free: Type.Boolean({
       default: false,
       description: 'The model costs nothing, on purpose. Without this a missing price is a fault.',

@@ -10,6 +10,9 @@ export type Usage = {
   readonly completion_tokens: number
   /** Of these, reasoning. */
   readonly reasoning_tokens: number
+  /** Sound: of the prompt that did not come from a cache, and of what was generated beside reasoning. */
+  readonly audio_input_tokens: number
+  readonly audio_output_tokens: number
   /** True if a figure contradicted another or was no count, and was corrected downwards or left out. */
   readonly doubtful: boolean
 }
@@ -53,6 +56,10 @@ export const readUsage = (value: unknown): Usage | undefined => {
   const cached_tokens = Math.min(cached ?? 0, prompt)
   const cache_write_tokens = Math.min(written ?? 0, prompt - cached_tokens)
   const reasoning_tokens = Math.min(reasoning ?? 0, completion)
+  const heard = countOf(input_details['audio_tokens'] ?? 0)
+  const spoken = countOf(output_details['audio_tokens'] ?? 0)
+  const audio_input_tokens = Math.min(heard ?? 0, prompt - cached_tokens)
+  const audio_output_tokens = Math.min(spoken ?? 0, completion - reasoning_tokens)
   const doubtful = cached !== cached_tokens || written !== cache_write_tokens || reasoning !== reasoning_tokens
   return {
     prompt_tokens: prompt,
@@ -60,6 +67,8 @@ export const readUsage = (value: unknown): Usage | undefined => {
     cache_write_tokens,
     completion_tokens: completion,
     reasoning_tokens,
+    audio_input_tokens,
+    audio_output_tokens,
     doubtful,
   }
 }

@@ -87,6 +87,8 @@ export const KINDS = {
       total_ms: 'f64',
       response_sha256: 'hash',
       failure: 'text',
+      audio_input_tokens: 'u32',
+      audio_output_tokens: 'u32',
     },
   },
   refusals: {

@@ -81,6 +81,9 @@ export type Ending = {
   readonly response_sha256: Uint8Array
   /** A failure code, or empty. */
   readonly failure: string
+  /** Sound, of the prompt's tokens and of the completion's. */
+  readonly audio_input_tokens: number
+  readonly audio_output_tokens: number
 }
 
 /** How often one worker refused a key for one reason in one minute. Nothing else is written of a refused call. */

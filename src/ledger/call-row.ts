@@ -25,7 +25,16 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList): Call
   const completion_tokens = count(ending.completion_tokens, TOKENS_MAX)
   const cached_tokens = count(ending.cached_tokens, prompt_tokens)
   const reasoning_tokens = count(ending.reasoning_tokens, completion_tokens)
-  const usage = { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens }
+  const audio_input_tokens = count(ending.audio_input_tokens, prompt_tokens - cached_tokens)
+  const audio_output_tokens = count(ending.audio_output_tokens, completion_tokens - reasoning_tokens)
+  const usage = {
+    prompt_tokens,
+    cached_tokens,
+    completion_tokens,
+    reasoning_tokens,
+    audio_input_tokens,
+    audio_output_tokens,
+  }
   const priced = priceOf(intent, ending, usage, prices)
   return {
     id: intent.call_id,
@@ -146,6 +155,8 @@ const recoveredEnding = (call: OpenCall, intent: Intent): Ending => {
     total_ms: lastSeenMs(call) - intent.at_ms,
     response_sha256: new Uint8Array(0),
     failure: '',
+    audio_input_tokens: 0,
+    audio_output_tokens: 0,
   }
 }
 

@@ -1,5 +1,5 @@
 import { index, sqliteTable, text } from 'drizzle-orm/sqlite-core'
-import { whole } from './columns.ts'
+import { money, whole } from './columns.ts'
 
 /** `house.db`: what the admin API creates. It has one writer, the control process; workers open it to read. */
 
@@ -46,6 +46,45 @@ export const admin_log = sqliteTable('admin_log', {
   detail_json: text('detail_json').notNull(),
 })
 
+/**
+ * Money that a person moves: handed to the accountant, who reads them here in the order of their numbers and posts each
+ * as one entry of the ledger. Append-only (triggers refuse changes).
+ */
+export const orders = sqliteTable(
+  'orders',
+  {
+    n: whole('n').primaryKey(),
+    /** The operator's own, or a new one; an order that is sent twice is one. */
+    id: text('id').notNull().unique(),
+    at_ms: whole('at_ms').notNull(),
+    actor: text('actor').notNull(),
+    kind: text('kind', { enum: ['grant', 'refund', 'adjustment'] }).notNull(),
+    tenant: text('tenant').notNull(),
+    /** In the tenant's favour; below 0 (adjustments only) to its cost. */
+    amount_nanodollars: money('amount_nanodollars').notNull(),
+    /** The call that a refund is of. */
+    call_id: text('call_id'),
+    reason: text('reason').notNull(),
+  },
+  (row) => [index('orders_tenant').on(row.tenant, row.n), index('orders_call').on(row.call_id)],
+)
+
+/** Temporary increases of a tenant's budgets. Append-only: an increase is ended by its time. */
+export const budget_increases = sqliteTable('budget_increases', {
+  n: whole('n').primaryKey(),
+  at_ms: whole('at_ms').notNull(),
+  actor: text('actor').notNull(),
+  tenant: text('tenant').notNull(),
+  /** The window of the budgets that are raised. */
+  per: text('per', { enum: ['total', 'day', 'week', 'month'] }).notNull(),
+  timezone: text('timezone').notNull(),
+  usd: text('usd').notNull(),
+  until_ms: whole('until_ms').notNull(),
+  reason: text('reason').notNull(),
+})
+
+export type OrderRow = typeof orders.$inferSelect
+export type BudgetIncreaseRow = typeof budget_increases.$inferSelect
 export type KeyRow = typeof keys.$inferSelect
 export type TenantRow = typeof tenants.$inferSelect
 export type AdminLogRow = typeof admin_log.$inferSelect

@@ -20,6 +20,8 @@ export const callLeaf = (row: CallRow, tried: readonly AttemptRow[]): Uint8Array
   leaf(row.log_index, {
     at_ms: row.at_ms,
     attempts: row.attempts,
+    audio_input_tokens: row.audio_input_tokens,
+    audio_output_tokens: row.audio_output_tokens,
     cached_tokens: row.cached_tokens,
     charge_nanodollars: orNull(row.charge_nanodollars),
     completion_tokens: row.completion_tokens,
@@ -78,6 +80,8 @@ export const entriesLeaf = (log_index: number, members: readonly ReturnType<type
 /** The leaf of a version of a price. */
 export const priceLeaf = (row: PriceRow): Uint8Array =>
   leaf(row.log_index, {
+    audio_input_picodollars: orNull(row.audio_input_picodollars),
+    audio_output_picodollars: orNull(row.audio_output_picodollars),
     cached_input_picodollars: orNull(row.cached_input_picodollars),
     free: flag(row.free),
     input_picodollars: integer(row.input_picodollars),

@@ -1,12 +1,17 @@
 import { roundToNanodollars } from '../base/money.ts'
 import type { PriceRow } from './tables.ts'
 
-/** What a price depends on. `reasoning_tokens` are part of `completion_tokens`, `cached_tokens` of `prompt_tokens`. */
+/**
+ * What a price depends on. `cached_tokens` and `audio_input_tokens` are separate parts of `prompt_tokens`,
+ * `reasoning_tokens` and `audio_output_tokens` of `completion_tokens`.
+ */
 export type Usage = {
   readonly prompt_tokens: number
   readonly cached_tokens: number
   readonly completion_tokens: number
   readonly reasoning_tokens: number
+  readonly audio_input_tokens?: number
+  readonly audio_output_tokens?: number
 }
 
 /** A version of a price, wherever it is logged. */
@@ -16,18 +21,23 @@ export type PriceVersion = Omit<PriceRow, 'log_index'>
 export type Price = Omit<PriceVersion, 'model' | 'version' | 'valid_from_ms'>
 
 /**
- * What a call costs, in nanodollars: each token has one price, and the sum is rounded once, half up. Cached tokens
- * beyond the prompt, and reasoning tokens beyond the completion, are not counted. Requires whole counts of at least 0.
+ * What a call costs, in nanodollars: each token has one price, and the sum is rounded once, half up. Parts beyond the
+ * whole that they are of are not counted: cached before audio, reasoning before audio. Requires whole counts of at least 0.
  */
 export const charge = (price: Price, usage: Usage): bigint => {
   if (price.free) return 0n
   const cached = Math.min(usage.cached_tokens, usage.prompt_tokens)
   const reasoning = Math.min(usage.reasoning_tokens, usage.completion_tokens)
+  const heard = Math.min(usage.audio_input_tokens ?? 0, usage.prompt_tokens - cached)
+  const spoken = Math.min(usage.audio_output_tokens ?? 0, usage.completion_tokens - reasoning)
+  const { input_picodollars: input, output_picodollars: output } = price
   const picodollars =
-    BigInt(usage.prompt_tokens - cached) * price.input_picodollars +
-    BigInt(cached) * (price.cached_input_picodollars ?? price.input_picodollars) +
-    BigInt(usage.completion_tokens - reasoning) * price.output_picodollars +
-    BigInt(reasoning) * (price.reasoning_picodollars ?? price.output_picodollars)
+    BigInt(usage.prompt_tokens - cached - heard) * input +
+    BigInt(cached) * (price.cached_input_picodollars ?? input) +
+    BigInt(heard) * (price.audio_input_picodollars ?? input) +
+    BigInt(usage.completion_tokens - reasoning - spoken) * output +
+    BigInt(reasoning) * (price.reasoning_picodollars ?? output) +
+    BigInt(spoken) * (price.audio_output_picodollars ?? output)
   return roundToNanodollars(picodollars) + price.request_nanodollars
 }
 

@@ -31,6 +31,9 @@ export const calls = sqliteTable(
     cached_tokens: whole('cached_tokens').notNull(),
     completion_tokens: whole('completion_tokens').notNull(),
     reasoning_tokens: whole('reasoning_tokens').notNull(),
+    /** Of the prompt and of the completion, tokens that are sound. */
+    audio_input_tokens: whole('audio_input_tokens').notNull().default(0),
+    audio_output_tokens: whole('audio_output_tokens').notNull().default(0),
     usage_source: text('usage_source', { enum: ['engine', 'estimated'] }).notNull(),
     attempts: whole('attempts').notNull(),
     hold_nanodollars: money('hold_nanodollars').notNull(),
@@ -128,6 +131,9 @@ export const prices = sqliteTable(
     output_picodollars: money('output_picodollars').notNull(),
     /** Null: reasoning tokens cost what the rest of the completion does. */
     reasoning_picodollars: money('reasoning_picodollars'),
+    /** Null: audio tokens cost what others do. */
+    audio_input_picodollars: money('audio_input_picodollars'),
+    audio_output_picodollars: money('audio_output_picodollars'),
     request_nanodollars: money('request_nanodollars').notNull(),
     /** The model costs nothing, on purpose. */
     free: flag('free').notNull(),
@@ -183,6 +189,17 @@ export const admin_actions = sqliteTable('admin_actions', {
   subject: text('subject').notNull(),
   detail_json: text('detail_json').notNull(),
   log_index: whole('log_index'),
+})
+
+/**
+ * Orders of `house.db` (a grant, refund or adjustment that a person made) that are in the books, each with its entry,
+ * written in one transaction: an order is posted once, however often it is read.
+ */
+export const posted_orders = sqliteTable('posted_orders', {
+  /** That of `orders`. */
+  n: whole('n').primaryKey(),
+  order_id: text('order_id').notNull().unique(),
+  entry_id: whole('entry_id').notNull(),
 })
 
 export type CallRow = typeof calls.$inferSelect

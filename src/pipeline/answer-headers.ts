@@ -1,3 +1,4 @@
+import { priceAt } from '../balance/catalogue.ts'
 import { usd } from '../base/money.ts'
 import type { Call } from './call.ts'
 import type { Tokens } from './estimate.ts'
@@ -24,10 +25,16 @@ export const streamHeaders = (call: Call): Headers => {
 
 /** The charge as `x-weir-cost-usd` shows it: the ledger's rule, rounded once. Undefined for a model without a price. */
 export const costUsd = (call: Call, usage: Tokens): string | undefined => {
-  const price = call.model?.price
+  const price = call.model && priceAt(call.model, call.received_at_ms)
   if (price === undefined) return undefined
-  const cached = Math.min(usage.cached_tokens, usage.prompt_tokens)
+  const { prompt_tokens, cached_tokens, audio_input_tokens } = usage
+  const { completion_tokens, reasoning_tokens, audio_output_tokens } = usage
   const picodollars =
-    (usage.prompt_tokens - cached) * price.input + cached * price.cached_input + usage.completion_tokens * price.output
-  return usd(BigInt(Math.floor((picodollars + 500) / 1000)))
+    (prompt_tokens - cached_tokens - audio_input_tokens) * price.input +
+    cached_tokens * price.cached_input +
+    audio_input_tokens * price.audio_input +
+    (completion_tokens - reasoning_tokens - audio_output_tokens) * price.output +
+    reasoning_tokens * price.reasoning +
+    audio_output_tokens * price.audio_output
+  return usd(BigInt(Math.floor((picodollars + 500) / 1000) + price.request_nanodollars))
 }

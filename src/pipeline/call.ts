@@ -7,7 +7,7 @@ import type { Claim } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
-import type { Keeping } from './idempotency-store.ts'
+import type { AnswerKeeper } from './idempotency-store.ts'
 
 /** What the HTTP layer hands in. */
 export type Arrival = {
@@ -15,6 +15,8 @@ export type Arrival = {
   readonly endpoint: Endpoint
   /** Switches the server's idle timer off for this request. */
   readonly keepOpen: () => void
+  /** The request was counted against its limits when it was accepted as a job. */
+  readonly counted?: boolean
 }
 
 /**
@@ -48,7 +50,7 @@ export type Call = {
   /** Room taken for its body, to give back at the end. */
   body_held_bytes: number
   /** Where the answer of a call with an Idempotency-Key goes, for its repeats. */
-  keeping: Keeping | undefined
+  keeping: AnswerKeeper | undefined
   /** The tightest request limit, for the headers. */
   rate: RateState | undefined
   /** True once an intent is in the journal: an ending must follow. */

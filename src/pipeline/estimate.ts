@@ -1,7 +1,7 @@
 import type { Usage } from '../engines/usage.ts'
 
 /** The token counts that a call is billed by. */
-export type Tokens = Pick<Usage, 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'reasoning_tokens'>
+export type Tokens = Omit<Usage, 'cache_write_tokens' | 'doubtful'>
 
 /** Counts of the gateway's own, for an engine that did not say. */
 export const estimated = (prompt_tokens: number, completion_tokens: number): Tokens => ({
@@ -9,6 +9,8 @@ export const estimated = (prompt_tokens: number, completion_tokens: number): Tok
   cached_tokens: 0,
   completion_tokens,
   reasoning_tokens: 0,
+  audio_input_tokens: 0,
+  audio_output_tokens: 0,
 })
 
 /** Bytes of text that stand for a token. */

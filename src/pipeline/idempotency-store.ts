@@ -142,11 +142,23 @@ const orAbsent = <T>(look: () => T, absent: T): T => {
 
 const codeOf = (cause: unknown): string => (cause as { code?: string }).code ?? ''
 
+/** What takes an answer on its way to the client. Exactly one of `complete` and `release` takes effect: the first. */
+export type AnswerKeeper = {
+  /** Why the answer could not be kept; undefined if it could, or was not meant to be. */
+  readonly trouble: unknown
+  /** Takes the next bytes of the answer. Never throws: what cannot be kept is found out when it is complete. */
+  add(bytes: Uint8Array): void
+  /** The answer is whole: from now on a repeat gets it, or learns that it was not kept. */
+  complete(status: number, headers: Readonly<Record<string, string>>): void
+  /** Nothing is kept, and the next call under the name runs. Harmless after `complete`. */
+  release(): void
+}
+
 /** Bytes that are collected before they are written. */
 const WRITE_BYTES = 64 * 1024
 
-/** The answer to a claimed call, on its way to the shelf. Exactly one of `complete` and `release` takes effect: the first. */
-export class Keeping {
+/** The answer to a claimed call, on its way to the shelf. */
+export class Keeping implements AnswerKeeper {
   readonly #shelf: Shelf
   readonly #name: string
   readonly #about: Pick<KeptAnswer, 'fingerprint' | 'call_id'>
@@ -165,12 +177,10 @@ export class Keeping {
     this.#bytes_max = bytes_max
   }
 
-  /** Why the answer could not be kept; undefined if it could, or was not meant to be. */
   get trouble(): unknown {
     return this.#trouble
   }
 
-  /** Takes the next bytes of the answer. Never throws: what cannot be kept is found out when it is complete. */
   add(bytes: Uint8Array): void {
     this.#bytes += bytes.length
     if (!this.#open || this.#trouble !== undefined || this.#bytes > this.#bytes_max) return
@@ -179,7 +189,6 @@ export class Keeping {
     if (this.#waiting_bytes >= WRITE_BYTES) this.#try(() => this.#write())
   }
 
-  /** The answer is whole: from now on a repeat gets it, or learns that it was not kept. */
   complete(status: number, headers: Readonly<Record<string, string>>): void {
     if (!this.#open) return
     const { claim, part, answer } = pathsOf(this.#shelf, this.#name)
@@ -197,7 +206,6 @@ export class Keeping {
     this.release()
   }
 
-  /** Nothing is kept, and the next call under the name runs. Harmless after `complete`. */
   release(): void {
     if (!this.#open) return
     this.#open = false

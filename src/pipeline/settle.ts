@@ -3,7 +3,7 @@ import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
-import type { Tokens } from './estimate.ts'
+import { estimated, type Tokens } from './estimate.ts'
 import type { House } from './house.ts'
 import { leaveAll } from './place.ts'
 
@@ -22,7 +22,7 @@ export type End = {
 }
 
 const NO_HASH = new Uint8Array(32)
-const NO_USAGE: Tokens = { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
+const NO_USAGE: Tokens = estimated(0, 0)
 
 /**
  * Ends a call, exactly once: the ending goes to the journal if an intent did, and everything it held goes back. Answers
@@ -64,6 +64,8 @@ const appendEnding = (call: Call, house: House, end: End, total_ms: number): num
     total_ms,
     response_sha256: end.response_sha256 ?? NO_HASH,
     failure: end.failure ?? '',
+    audio_input_tokens: usage.audio_input_tokens,
+    audio_output_tokens: usage.audio_output_tokens,
   })
   if (!(position instanceof Failure)) return position
   // Room for endings is reserved before a call begins; without it the accountant settles the intent as recovered.

@@ -184,6 +184,30 @@ describe('one fault, one line', () => {
     ],
     // money and time
     [models(model('')), 'models[0].price: is missing; needed: a price, or free: true on purpose'],
+    [
+      models(model('free: true, price_changes: [{from: "2026-03-01T00:00:00Z", input: "1", output: "1"}]')),
+      'models[0].price_changes: stands without a price; needed: price, which they change',
+    ],
+    [
+      models(model('price: {input: "1", output: "1"}, price_changes: [{from: "2026-03-01", input: "1", output: "1"}]')),
+      'models[0].price_changes[0].from: "2026-03-01" is not a time; allowed: a time with its zone, such as 2026-03-01T00:00:00Z',
+    ],
+    [
+      models(
+        model(
+          'price: {input: "1", output: "1"}, price_changes: [{from: "2026-02-30T00:00:00Z", input: "1", output: "1"}]',
+        ),
+      ),
+      'models[0].price_changes[0].from: "2026-02-30T00:00:00Z" is in no calendar; allowed: a time since 1970',
+    ],
+    [
+      models(
+        model(
+          'price: {input: "1", output: "1"}, price_changes: [{from: "2026-03-01T00:00:00Z", input: "1", output: "1"}, {from: "2026-03-01T01:00:00+01:00", input: "2", output: "1"}]',
+        ),
+      ),
+      'models[0].price_changes[1].from: "2026-03-01T01:00:00+01:00" is not after the one before; allowed: oldest first, each once',
+    ],
     [models(model('free: false')), 'models[0].price: is missing; needed: a price, or free: true on purpose'],
     [
       models(model(`${free}, price: {input: "1", output: "1"}`)),

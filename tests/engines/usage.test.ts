@@ -9,12 +9,16 @@ const usage = (
   completion: number,
   reasoning: number,
   doubtful = false,
+  heard = 0,
+  spoken = 0,
 ): Usage => ({
   prompt_tokens: prompt,
   cached_tokens: cached,
   cache_write_tokens: written,
   completion_tokens: completion,
   reasoning_tokens: reasoning,
+  audio_input_tokens: heard,
+  audio_output_tokens: spoken,
   doubtful,
 })
 const openai = { prompt_tokens: 2000, completion_tokens: 600, total_tokens: 2600 }
@@ -30,6 +34,20 @@ test.each([
     'null details',
     { ...openai, prompt_tokens_details: null, completion_tokens_details: null },
     usage(2000, 0, 0, 600, 0),
+  ],
+  [
+    'audio, beside what was cached and reasoned',
+    {
+      ...openai,
+      prompt_tokens_details: { cached_tokens: 500, audio_tokens: 300 },
+      completion_tokens_details: { reasoning_tokens: 100, audio_tokens: 200 },
+    },
+    usage(2000, 500, 0, 600, 100, false, 300, 200),
+  ],
+  [
+    'audio that was cached costs what is cached',
+    { ...openai, prompt_tokens_details: { cached_tokens: 1900, audio_tokens: 300 } },
+    usage(2000, 1900, 0, 600, 0, false, 100, 0),
   ],
   ['embeddings', { prompt_tokens: 8, total_tokens: 8 }, usage(8, 0, 0, 0, 0)],
   ['zeros', { prompt_tokens: 0, completion_tokens: 0 }, usage(0, 0, 0, 0, 0)],

@@ -45,6 +45,8 @@ export const ending = (call_id: string, at_ms = 1_790_000_001_000.25): Ending =>
   total_ms: 1_000.75,
   response_sha256: new Uint8Array(32).fill(9),
   failure: '',
+  audio_input_tokens: 0,
+  audio_output_tokens: 0,
 })
 
 /** A record of any kind; every field takes any value that its type can hold. */
@@ -95,6 +97,8 @@ export const anyRecord = (roll: Roll): JournalRecord => {
       total_ms: f64(),
       response_sha256: hash(),
       failure: text(),
+      audio_input_tokens: u32(),
+      audio_output_tokens: u32(),
     }),
   ]
   return pick(roll, kinds)()

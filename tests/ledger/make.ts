@@ -9,6 +9,8 @@ export const PRICE: Price = {
   cached_input_picodollars: 500_000n,
   output_picodollars: 8_000_000n,
   reasoning_picodollars: null,
+  audio_input_picodollars: null,
+  audio_output_picodollars: null,
   request_nanodollars: 0n,
   free: false,
 }
@@ -77,6 +79,8 @@ export const ending = (call_id: string, changes: Partial<Ending> = {}): Ending =
   total_ms: 1000,
   response_sha256: new Uint8Array(32).fill(2),
   failure: '',
+  audio_input_tokens: 0,
+  audio_output_tokens: 0,
   ...changes,
 })
 

@@ -3,11 +3,20 @@ import { usd } from '../../src/base/money.ts'
 import { charge, priceList, type Price, type Usage } from '../../src/ledger/pricing.ts'
 import { PRICE } from './make.ts'
 
-const usage = (prompt: number, cached: number, completion: number, reasoning: number): Usage => ({
+const usage = (
+  prompt: number,
+  cached: number,
+  completion: number,
+  reasoning: number,
+  heard = 0,
+  spoken = 0,
+): Usage => ({
   prompt_tokens: prompt,
   cached_tokens: cached,
   completion_tokens: completion,
   reasoning_tokens: reasoning,
+  audio_input_tokens: heard,
+  audio_output_tokens: spoken,
 })
 
 const SMALL: Price = {
@@ -24,6 +33,19 @@ test.each<[string, Usage, Partial<Price>, string]>([
   ['no discount for cached tokens', usage(2000, 1500, 600, 450), { cached_input_picodollars: null }, '0.0088'],
   ['more cached than prompt: uncached is not below zero', usage(100, 250, 0, 0), {}, '0.00005'],
   ['more reasoning than completion', usage(0, 0, 10, 25), { reasoning_picodollars: 1_000_000n }, '0.00001'],
+  [
+    'audio priced apart',
+    usage(1000, 200, 500, 100, 300, 50),
+    { audio_input_picodollars: 40_000_000n, audio_output_picodollars: 80_000_000n },
+    '0.0207',
+  ],
+  ['audio without a price of its own', usage(1000, 0, 500, 0, 300, 50), {}, '0.006'],
+  [
+    'more audio than is left of the prompt',
+    usage(100, 40, 0, 0, 90, 0),
+    { audio_input_picodollars: 1_000_000n },
+    '0.00008',
+  ],
   ['a price for the request alone', usage(0, 0, 0, 0), { request_nanodollars: 7n }, '0.000000007'],
   ['free on purpose', usage(10, 0, 10, 0), { free: true, request_nanodollars: 7n }, '0.00'],
   ['far below a cent', usage(12, 0, 1, 0), SMALL, '0.0000024'],
