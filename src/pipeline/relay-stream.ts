@@ -1,14 +1,10 @@
 import { errorBody, Failure } from '../base/failure.ts'
-import { verdictOf } from '../balance/verdict.ts'
-import type { AnswerError } from '../engines/answer-error.ts'
-import { TransportFailure } from '../engines/transport.ts'
 import type { EndingKind } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import { streamHeaders } from './answer-headers.ts'
 import type { Routed } from './call.ts'
 import { judgeBroken } from './engine-record.ts'
-import { errorJson, errorStatus } from './engine-error.ts'
 import { DONE, eventOf, PING } from './event-bytes.ts'
 import type { Flight, Listener } from './flight.ts'
 import type { House } from './house.ts'
@@ -18,6 +14,7 @@ import { giveBack, type Reading } from './reading.ts'
 import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
 import type { StreamSource } from './stream-source.ts'
 import { StreamAccount } from './stream-account.ts'
+import { lateness, streamEnd } from './stream-end.ts'
 
 /** After the last finish reason: how long the engine may still keep usage back, and after that `[DONE]`. */
 const USAGE_MS = 2_000
@@ -98,11 +95,11 @@ class Relay implements Listener {
         const output = source.output()
         if (output !== undefined) this.#send(output)
         if (source.state !== 'open') await this.#conclude(source)
-        else if (output !== undefined && !this.#deaf) {
+        else if (output !== undefined) {
           const now = this.#house.tick()
           this.#account.note(source, now)
           this.#awaitPing(now)
-          return
+          if (!this.#deaf) return
         }
       }
     } catch (cause) {
@@ -138,7 +135,7 @@ class Relay implements Listener {
 
   overdue(): void {
     // While a read is waiting, its end tells; a client that does not read would never find out.
-    if (!this.#pulling) void this.#fail(this.#lateness())
+    if (!this.#pulling) void this.#fail(lateness(this.#flight.overdue))
   }
 
   #begin(answer: StreamAnswer): void {
@@ -173,39 +170,16 @@ class Relay implements Listener {
         engine: this.#call.target?.engine.name,
         count: source.malformed_events,
       })
-    if (source.state === 'done' || (source.state !== 'error' && source.finished)) return this.#finish('whole')
-    if (source.error !== undefined) return this.#pass(source, source.error)
-    if (this.#flight.overdue === 'total') return this.#fail(this.#lateness())
-    const { failure } = source
-    const failed =
-      failure instanceof Failure
-        ? failure
-        : this.#flight.overdue === 'silence'
-          ? this.#lateness()
-          : new Failure(failure?.kind === 'invalid' ? 'engine_invalid' : 'engine_cut')
-    const cause = failure instanceof TransportFailure ? `${failure.kind}: ${String(failure.cause ?? '')}` : undefined
-    judgeBroken(this.#call, this.#house, failed.code, cause)
-    return this.#fail(failed)
-  }
-
-  /** Passes the engine's own error event on, unless it speaks of the gateway's credential. */
-  #pass(source: StreamSource, error: AnswerError): Promise<void> {
-    const verdict = verdictOf(errorStatus(error))
-    if (verdict.health === 'fail') judgeBroken(this.#call, this.#house, 'error event', error.message)
-    if (verdict.shown === 'credential') return this.#fail(new Failure('engine_credential'))
-    this.#send(eventOf(errorJson(source.error_bytes, error)))
-    return this.#finish('cut_by_engine', 'engine_failed')
-  }
-
-  #lateness(): Failure {
-    return new Failure(this.#flight.overdue === 'total' ? 'deadline_passed' : 'engine_timeout')
+    const end = streamEnd(source, this.#flight.overdue)
+    if (end.blame !== undefined) judgeBroken(this.#call, this.#house, end.failure?.code ?? '', end.blame)
+    return end.failure === undefined ? this.#finish('whole') : this.#fail(end.failure, end.error_json)
   }
 
   /** One error event and no `[DONE]`: half an answer is never told to be a whole one. */
-  #fail(failure: Failure): Promise<void> {
+  #fail(failure: Failure, error_json?: Uint8Array): Promise<void> {
     if (this.#ended) return Promise.resolve()
     this.#house.metrics.failed(failure.code)
-    this.#send(eventOf(Buffer.from(JSON.stringify(errorBody(failure)))))
+    this.#send(eventOf(error_json ?? Buffer.from(JSON.stringify(errorBody(failure)))))
     return this.#finish(this.#source?.begun ? 'cut_by_engine' : 'refused', failure.code)
   }
 
