@@ -13,6 +13,7 @@ const FLOORS = [
   'http',
   'admin',
   'dashboard',
+  'jobs',
   'pipeline',
   'balance',
   'engines',

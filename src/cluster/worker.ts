@@ -7,6 +7,7 @@ import { dataPlane } from '../http/data-plane.ts'
 import { renderFailure } from '../http/render.ts'
 import { type Journal, openJournal } from '../journal/writer.ts'
 import type { Log } from '../observe/log.ts'
+import { openJobs } from '../jobs/open-jobs.ts'
 import { openMetrics } from '../observe/metrics.ts'
 import { BodyRoom } from '../pipeline/body-room.ts'
 import type { House } from '../pipeline/house.ts'
@@ -42,7 +43,9 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
   const house = openHouse(boot, journal, log, openTransport)
   const { table } = house
   refreshKeys(house.keys, files.keys, table)
-  const app = dataPlane(house, hotPath(renderFailure)).listen({
+  const { durability, sync_ms } = config.ledger
+  const jobs = openJobs(house, { folder: `${files.data}/jobs`, incarnation: boot.incarnation, durability, sync_ms })
+  const app = dataPlane(house, hotPath(renderFailure, jobs.accept), jobs).listen({
     port: boot.port,
     hostname: config.server.host,
     reusePort: true,
@@ -70,7 +73,9 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     },
     drain: async (grace_ms, linger_ms) => {
       Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.draining)
+      jobs.stop()
       await drainWorker(house, server, grace_ms, linger_ms)
+      await jobs.close()
       clearInterval(beat)
       house.watch.stop()
       house.refusals.flush(Number.POSITIVE_INFINITY)

@@ -2,6 +2,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
 import { Idempotency } from './idempotency-schema.ts'
+import { Jobs, Webhook } from './jobs-schema.ts'
 import { choice, choiceOf, closed, host, int, limit, name, section, strings, usd } from './kinds.ts'
 import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
@@ -48,6 +49,7 @@ export const Tenant = Type.Object(
         description: 'Models the tenant may use; all if absent.',
       }),
     ),
+    webhook: Type.Optional(Webhook),
   },
   closed,
 )
@@ -103,6 +105,7 @@ export const Config = Type.Object(
     ledger: Ledger,
     audit: Audit,
     idempotency: Idempotency,
+    jobs: Jobs,
     cors: Cors,
     timeouts: Timeouts,
     engines: Type.Array(Engine, { default: [], maxItems: limits.engines_max, description: 'The engines.' }),

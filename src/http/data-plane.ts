@@ -8,6 +8,8 @@ import { noteRefusal } from '../pipeline/note-refusal.ts'
 import { callProof, PROOF_PATH } from './call-proof.ts'
 import { clientDocs } from './client-api.ts'
 import { preflight, withCors } from './cors.ts'
+import type { OpenJobs } from '../jobs/open-jobs.ts'
+import { cancelJob, JOBS_PATH, showJob } from './jobs.ts'
 import { listModels, MODELS_PATH, showModel } from './models-list.ts'
 import { renderFailure } from './render.ts'
 
@@ -30,7 +32,7 @@ const MODEL_ADDRESSES = Array.from(
  * The addresses of the data plane: each registered by method and name, no hooks, bodies unread. Elysia finds the
  * address; everything else is the pipeline.
  */
-export const dataPlane = (house: House, serve: Serve) => {
+export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
   const finish = (request: Request, response: Response): Response => {
     // A chunked body that was not read may yet turn out malformed: Bun would answer that too, after this answer.
     if (house.leaving || (response.status >= 400 && request.headers.has('transfer-encoding')))
@@ -59,6 +61,10 @@ export const dataPlane = (house: House, serve: Serve) => {
     app.post(endpoint.path, ({ request, server }) => run(request, server, endpoint), { parse: 'none' })
   for (const address of MODEL_ADDRESSES)
     app.get(address, ({ request }) => read(request, () => showModel(request, house)))
+  if (jobs !== undefined)
+    app
+      .get(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => showJob(request, house, jobs)))
+      .delete(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => cancelJob(request, house, jobs)))
   return app
 }
 
@@ -79,6 +85,10 @@ const METHODS: ReadonlyMap<string, string> = new Map([
   ...[MODELS_PATH, '/health', '/', '/docs', '/docs/json'].map((path) => [path, READ] as const),
 ])
 
+/** Methods of an address with an id in it. */
+const below = (path: string): string | undefined =>
+  path.startsWith(`${MODELS_PATH}/`) ? READ : path.startsWith(`${JOBS_PATH}/`) ? 'GET, HEAD, DELETE' : undefined
+
 /** No address with that method: a preflight, a wrong method, or nothing at all. */
 const missed = (request: Request, house: House, code: unknown, error: unknown): Response | Failure => {
   if (code !== 'NOT_FOUND') {
@@ -87,7 +97,7 @@ const missed = (request: Request, house: House, code: unknown, error: unknown): 
   }
   const path = pathOf(request.url)
   const shown = path.slice(0, 256)
-  const allowed = METHODS.get(path) ?? (path.startsWith(`${MODELS_PATH}/`) ? READ : undefined)
+  const allowed = METHODS.get(path) ?? below(path)
   if (allowed === undefined || (allowed === READ && (request.method === 'GET' || request.method === 'HEAD')))
     return new Failure('address_unknown', { says: `No such address: ${request.method} ${shown}.` })
   if (request.method === 'OPTIONS') return preflight(house.catalogue.config, request, allowed)

@@ -68,6 +68,7 @@ const again = (call: Call, kept: KeptAnswer, house: House): Response => {
 const KEPT_HEADERS = [
   'content-type',
   'cache-control',
+  'location',
   'x-accel-buffering',
   'x-weir-model',
   'x-weir-engine',

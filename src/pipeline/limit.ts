@@ -51,7 +51,9 @@ const takeLimits = (call: Identified, house: House): Failure | undefined => {
     key_subject = subjectOf(house.table, 'key', key.id)
     if (key_subject === undefined) return new Failure('table_full', { retry_after_s: 60 })
   }
-  return takePlaces(call, house, key_subject) ?? takeRequests(call, house, key_subject, tenant.subject)
+  const full = takePlaces(call, house, key_subject)
+  if (full || call.arrival.counted) return full
+  return takeRequests(call, house, key_subject, tenant.subject)
 }
 
 /** A key's own limits never change, so a key without them is not counted; a tenant's may with the next configuration. */

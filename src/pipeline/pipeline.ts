@@ -1,6 +1,6 @@
 import { Failure } from '../base/failure.ts'
 import { admit } from './admit.ts'
-import type { Arrival, Call } from './call.ts'
+import type { Arrival, Call, Screened } from './call.ts'
 import { enrich } from './enrich.ts'
 import { forward } from './forward.ts'
 import { frame } from './frame.ts'
@@ -18,9 +18,12 @@ export type Serve = (arrival: Arrival, house: House) => Promise<Response>
 /** Makes a response of a failure; the HTTP layer's. */
 export type Refuse = (failure: Failure, call_id?: string) => Response
 
+/** Takes a call whose client does not wait for the answer; undefined if it waits. */
+export type Accept = (call: Screened, house: House) => Promise<Response | Failure> | undefined
+
 /** The way of a call, read from top to bottom. A stage left out or two swapped do not compile. */
 export const hotPath =
-  (refuse: Refuse): Serve =>
+  (refuse: Refuse, accept?: Accept): Serve =>
   async (arrival, house) => {
     const admitted = admit(arrival, house)
     if (admitted instanceof Failure) return refused(admitted, undefined, house, refuse)
@@ -34,6 +37,11 @@ export const hotPath =
       if (limited instanceof Response) return limited
       const screened = screen(limited, house)
       if (screened instanceof Failure) return refused(screened, admitted, house, refuse)
+      const accepting = accept?.(screened, house)
+      if (accepting !== undefined) {
+        const accepted = await accepting
+        return accepted instanceof Failure ? refused(accepted, admitted, house, refuse) : accepted
+      }
       const enriched = enrich(screened, house)
       if (enriched instanceof Failure) return refused(enriched, admitted, house, refuse)
       const routed = await route(enriched, house)
