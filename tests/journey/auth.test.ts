@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { exchangeRaw, requestBytes, type RawResponse } from '../kit/raw-client.ts'
@@ -6,6 +6,9 @@ import { json, WHOLE } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 
 /** Who may call: spellings of a key (CASES C33), revocation and expiry seen by every worker within a second. */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 const ENGINE_KEY = 'provider-key-of-the-engine'
 const WORKERS = 3

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { connectRaw, exchangeRaw, requestBytes, type RawResponse } from '../kit/raw-client.ts'
@@ -6,6 +6,9 @@ import { json, WHOLE } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 
 /** Limits that hold across processes (CASES C22, C23), and the ledger that counts what the engine counted. */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 const WORKERS = 4
 const engine = startHostileEngine({ answers: [json(200, WHOLE('ok', 1, 1))] })

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine, type Seen } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { connectRaw, exchangeRaw, requestBytes } from '../kit/raw-client.ts'
@@ -7,6 +7,9 @@ import { readSse } from '../kit/sse-read.ts'
 import { eventually, gate } from '../kit/wait.ts'
 
 /** HTTP as clients meet it: base addresses of engines (CASES C38), HEAD, Expect and big heads (C40), CORS (C35). */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 const engine = startHostileEngine({ answers: (request) => answerTo(request) })
 const answerTo = (request: Seen): Script => {

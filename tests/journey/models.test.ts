@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { exchangeRaw, requestBytes } from '../kit/raw-client.ts'
@@ -6,6 +6,9 @@ import { CH, D, DONE, end, json, script, sse200, WHOLE } from '../kit/script.ts'
 import { readSse } from '../kit/sse-read.ts'
 
 /** The model list, ids with slashes, and the name in the answer (CASES C39). */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 const stream = script(sse200, D(CH({ content: 'ok' })), D(CH({}, 'stop')), DONE, end)
 const engine = startHostileEngine({

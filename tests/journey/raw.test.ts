@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { connectRaw, exchangeRaw, requestBytes } from '../kit/raw-client.ts'
@@ -9,6 +9,9 @@ import { eventually } from '../kit/wait.ts'
  * Raw requests against a running house: what an attacker or a broken intermediary may send. Each gets one answer as
  * documented here or a closed connection, none is a 500, none but the harmless reaches the engine, and the house goes on.
  */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 const engine = startHostileEngine({ answers: [json(200, WHOLE('ok', 1, 1))] })
 let house: TestHouse

@@ -1,11 +1,14 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { embedMany, generateText, jsonSchema, streamText, tool } from 'ai'
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import OpenAI from 'openai'
 import { DEMO_KEY, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually } from '../kit/wait.ts'
 
 /** The official OpenAI client and Vercel's AI SDK against a house with nothing configured: the demo engine serves. */
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 let house: TestHouse
 let client: OpenAI
