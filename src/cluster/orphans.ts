@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { limits } from '../base/limits.ts'
 import { HEADER, WORKER } from '../table/layout.ts'
 import { openTable, workerI32 } from '../table/table.ts'
-import type { HouseFiles } from './messages.ts'
+import type { HouseFiles, Role } from './messages.ts'
 
 /** How long the children of a dead house may take to notice that it is gone. */
 const LEAVE_MS = 5_000
@@ -36,11 +36,17 @@ const recordedPids = (table_path: string): number[] => {
   return cells.map((cell) => table.i32[cell]!).filter((pid) => pid > 1)
 }
 
-/** A pid may belong to another program by now. */
+/**
+ * A pid may belong to another program by now, in a container even to this very house: only a child has its role and the
+ * folder as the last two words of its command line.
+ */
 const isOurs = (pid: number, data: string): boolean => {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(data)
+    const [role, folder] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(-3, -1)
+    return folder === data && ROLES.has(role ?? '')
   } catch {
     return false // It has ended.
   }
 }
+
+const ROLES: ReadonlySet<string> = new Set<Role>(['worker', 'control', 'accountant', 'demo'])

@@ -1,4 +1,8 @@
 import { expect, setDefaultTimeout, test } from 'bun:test'
+import { houseFiles, makeFolders } from '../../src/cluster/house-files.ts'
+import { awaitOrphans } from '../../src/cluster/orphans.ts'
+import { HEADER } from '../../src/table/layout.ts'
+import { createTable } from '../../src/table/table.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine } from '../crash/traffic.ts'
@@ -44,6 +48,33 @@ test('kill -9 of the supervisor: its children end by themselves within seconds, 
   }
   console.log(times.join(', '))
   expect(await house.stop()).toBe(0)
+})
+
+test.each([
+  ['the house that starts, as in a container: it is left alone', ['start', '--data'], false],
+  ['a child of the house that does not go: it is killed', ['control'], true],
+] as const)('an old pid now belongs to %s', async (_says, words, killed) => {
+  using folder = tempFolder('weir-pid')
+  const files = houseFiles(folder.path)
+  makeFolders(files)
+  const stranger = Bun.spawn({
+    cmd: [process.execPath, '-e', 'setInterval(() => undefined, 1000)', ...words, files.data],
+    stdout: 'ignore',
+    stderr: 'ignore',
+  })
+  try {
+    createTable(files.table, 64, 0).i32[HEADER.control_pid] = stranger.pid
+    const kills: number[] = []
+    await awaitOrphans(files, (pid) => {
+      kills.push(pid)
+      process.kill(pid, 'SIGKILL')
+    })
+    expect(kills).toEqual(killed ? [stranger.pid] : [])
+    expect(stranger.killed || stranger.signalCode !== null || stranger.exitCode !== null).toBe(killed)
+  } finally {
+    stranger.kill('SIGKILL')
+    await stranger.exited
+  }
 })
 
 test('a frozen orphan does not keep the next house from starting: it is killed', async () => {

@@ -55,7 +55,7 @@ test('C52: CRLF, a byte-order mark, a key that ends in LF, a value with $: the e
 test('C28: an idle house asks for no completion, however often it is asked how it is', async () => {
   await using engine = markedEngine()
   await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
-  const until = performance.now() + 3_000
+  const until = performance.now() + 2_000
   let asked = 0
   while (performance.now() < until) {
     const answers = await Promise.all(
@@ -125,7 +125,7 @@ test('a row is there soon after its answer', async () => {
   await using house = await startHouse({ config: houseConfig(engine.url), workers: 2 })
   const key = await house.key('acme')
   const lags_ms: number[] = []
-  for (let n = 0; n < 120; n++) {
+  for (let n = 0; n < 60; n++) {
     const { status } = await call(house.url, key, marked(`lag-${n}`, n % 2 === 0, 3, 1))
     expect(status).toBe(200)
     const answered_at = performance.now()
