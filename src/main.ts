@@ -113,7 +113,8 @@ const USAGE = `weir start [--config F] [--port N] [--ops-port N] [--data DIR] [-
 weir config check [--config F]
 weir keys create --tenant T | list | revoke ID
 weir fsck --data DIR [--key PUB] [--checkpoint FILE]
-weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]`
+weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]
+weir page [FILE] > verify.html`
 
 /** Takes a data folder from any house, so that none begins while it is looked at. */
 const takeHouse = (data: string) => {
@@ -170,6 +171,11 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   verify: async (argv) => {
     const { verifyCommand } = await import('./audit/verify-command.ts')
     return ended(verifyCommand(argv))
+  },
+  page: async ([file]) => {
+    const { verifyPage } = await import('./dashboard/verify-page.ts')
+    process.stdout.write(verifyPage(file === undefined ? undefined : await Bun.file(file).text()))
+    return 0
   },
   keys: async (argv) => {
     const { keysCommand } = await import('./admin/cli.ts')

@@ -19,6 +19,12 @@ export const PUBLIC_DETAILS = {
     tags: ['machine'],
     responses: { 200: answered('The page.', 'text/html', '<!doctype html>…', text), ...errorResponses(['internal']) },
   },
+  '/verify': {
+    summary: 'Page that checks a proof, offline; save it',
+    description: 'It holds all it needs and may load nothing: a proof is checked in the browser alone.',
+    tags: ['audit'],
+    responses: { 200: answered('The page.', 'text/html', '<!doctype html>…', text), ...errorResponses(['internal']) },
+  },
   '/live': {
     summary: 'The control process is up',
     tags: ['machine'],

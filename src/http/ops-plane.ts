@@ -8,6 +8,7 @@ import type { AdminRoute } from '../admin/route.ts'
 import { ADMIN_ROUTES } from '../admin/routes.ts'
 import { Failure } from '../base/failure.ts'
 import { DASHBOARD } from '../dashboard/page.ts'
+import { VERIFY_HEADERS, verifyPage } from '../dashboard/verify-page.ts'
 import { metricsPage } from './metrics-page.ts'
 import { describe, opsDocumentation, PUBLIC_DETAILS } from './ops-details.ts'
 import { PROMETHEUS_TYPE } from './prometheus.ts'
@@ -61,6 +62,10 @@ const publicAddresses = ({ table, catalogue, now }: OpsHouse): readonly PublicAd
   {
     path: '/',
     answer: () => new Response(DASHBOARD.html, { headers: { ...SAFE_HEADERS, ...DASHBOARD.headers } }),
+  },
+  {
+    path: '/verify',
+    answer: () => new Response(verifyPage(), { headers: { ...SAFE_HEADERS, ...VERIFY_HEADERS } }),
   },
   { path: '/live', answer: () => Response.json({ status: 'live' }, { headers: PRIVATE_HEADERS }) },
   {
