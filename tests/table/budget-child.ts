@@ -33,7 +33,10 @@ const checkNotOver = (claims: readonly BudgetClaim[]) => {
 /** All processes meet: `number` is a meeting of its own. */
 const meet = (number: number, processes: number) => {
   count(LOG.meetings + number)
-  while (at(LOG.meetings + number) < processes) Bun.sleepSync(0.1)
+  while (at(LOG.meetings + number) < processes) {
+    checkParent()
+    Bun.sleepSync(0.1)
+  }
 }
 
 const modes: Record<string, () => void> = {
@@ -68,7 +71,8 @@ const modes: Record<string, () => void> = {
       Atomics.add(log, LOG.charged + worker, charge)
       settleBudgets(table, worker, claims, hold, charge)
     }
-    for (;;) {
+    for (let turn = 1; ; turn++) {
+      if (turn % 1_000 === 0) checkParent()
       if (flying.length > roll(12)) end()
       else {
         const hold = BigInt(1 + roll(4_000))
@@ -80,12 +84,15 @@ const modes: Record<string, () => void> = {
         } else if (flying.length > 0) end()
       }
       // Between calls a worker does other things.
-      for (let turn = roll(2_000); turn > 0; turn--) Atomics.load(log, LOG.held)
+      for (let rest = roll(2_000); rest > 0; rest--) Atomics.load(log, LOG.held)
       const pause = at(LOG.pause)
       if (pause <= at(LOG.resume)) continue
       while (flying.length > 0) end()
       count(LOG.paused)
-      while (at(LOG.resume) < pause) Bun.sleepSync(0.2)
+      while (at(LOG.resume) < pause) {
+        checkParent()
+        Bun.sleepSync(0.2)
+      }
       if (at(LOG.rounds) === pause) return
     }
   },
@@ -94,6 +101,7 @@ const modes: Record<string, () => void> = {
   roll: () => {
     for (let window = at(LOG.clock); window < at(LOG.rounds); window = at(LOG.clock)) {
       const claims = ['b0', 'b1'].map((name) => ({ slot: budgetSlot(table, name, window)!, window, limit: 1_000n }))
+      checkParent()
       const hold = BigInt(1 + roll(9))
       const answer = holdBudgets(table, worker, claims, hold)
       if (answer === BUDGETS_STALE) count(LOG.stale)
@@ -105,5 +113,10 @@ const modes: Record<string, () => void> = {
   },
 }
 
+// A test that is killed must not leave its processes behind.
+const parent = process.ppid
+const checkParent = () => {
+  if (process.ppid !== parent) process.exit(1)
+}
 process.stdout.write('ready\n')
 modes[mode]!()

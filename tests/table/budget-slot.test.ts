@@ -1,4 +1,4 @@
-import { afterAll, expect, test } from 'bun:test'
+import { afterAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { correctBudget, creditBudget, loadSpent, reapBudgets } from '../../src/table/budget-books.ts'
 import {
   BUDGETS_HELD,
@@ -15,6 +15,8 @@ import { createTable, type Table, workerI32 } from '../../src/table/table.ts'
 import { readBudget } from '../../src/quota/budget-state.ts'
 import { forAll, rollFrom, tempFolder, eventually } from '../kit/wait.ts'
 import { chargedIn, createLog, LOG } from './budget-log.ts'
+
+setDefaultTimeout(60_000)
 
 const CHILD = `${import.meta.dir}/budget-child.ts`
 const children: Bun.Subprocess[] = []
