@@ -23,7 +23,7 @@ export const invoiceBundle = (
   public_keys: readonly string[],
   { tenant, from_ms, to_ms, from }: InvoiceAsked,
 ): Generator<string, Failure | undefined> => {
-  const asked = [tenant, from_ms, to_ms, reader.size()] as const
+  const asked: [string, number, number, number] = [tenant, from_ms, to_ms, reader.size()]
   const sums = sqlite
     .prepare<{ n: bigint; sum: bigint }, typeof asked>(
       `SELECT count(*) AS n, coalesce(sum(charge_nanodollars), 0) AS sum ${WHOSE}`,
