@@ -3,7 +3,7 @@ import type { House } from '../pipeline/house.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 
-/** How long calls that are cut may take to be written down. */
+/** How long calls that are cut may take to tell their clients, and to be written down. */
 const CUT_MS = 2_000
 
 /** What is needed of Bun's server. */
@@ -23,10 +23,15 @@ export const drainWorker = async (house: House, server: Server, grace_ms: number
   const in_flight = workerI32(house.worker, WORKER.in_flight)
   const idle = () => Atomics.load(house.table.i32, in_flight) === 0 && server.pendingRequests === 0
   await until(idle, grace_ms)
-  if (!idle()) house.log('warn', 'calls_cut_by_drain', { count: server.pendingRequests })
+  if (!idle()) {
+    // Their clients are told, and they end in the journal like any other.
+    house.log('warn', 'calls_cut_by_drain', { count: server.pendingRequests })
+    house.watch.cutAll()
+    await until(idle, CUT_MS)
+  }
   // Open connections on which nothing was asked keep a server from being done; they had their time.
   await Promise.race([closed, Bun.sleep(idle() ? Math.min(linger_ms, grace_ms) : 0)])
-  // Calls that overstay see their client leave, and end in the journal like any other.
+  // A client that does not even read the end of its answer is cut off.
   void server.stop(true)
   await until(idle, CUT_MS)
 }

@@ -69,7 +69,8 @@ export class Workers {
   async roll(grace_ms: number): Promise<void> {
     if (this.#rolling) return this.#ports.log('warn', 'roll_under_way')
     this.#rolling = true
-    for (const old of [...this.#slots.values()]) {
+    const present = [...this.#slots.values()]
+    for (const old of present) {
       if (this.#draining) break
       // One that died since has a successor already.
       const there = this.#slots.get(old.index) === old && old.child.alive()

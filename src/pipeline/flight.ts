@@ -29,8 +29,8 @@ export class Flight {
   attempts = 0
   /** True once an engine may have seen a byte of the call. */
   reached = false
-  /** Why the exchange was given up by us, if it was; `total` stays, `silence` is the present exchange's. */
-  overdue: 'total' | 'silence' | undefined
+  /** Why the exchange was given up by us, if it was; `silence` is the present exchange's, the others stay. */
+  overdue: Exclude<Overdue, 'ping'> | undefined
   /** When the first engine was asked, and when the first event or body was in. On the monotonic clock. */
   asked_tick_ms: number
   first_token_tick_ms = 0
@@ -74,7 +74,13 @@ export class Flight {
   /** Why no engine is to be asked any more; undefined while the call goes on. */
   givenUp(): Miss | undefined {
     const is_late = this.overdue === 'total' || this.#house.tick() >= this.#total_tick_ms
-    const code = is_late ? 'deadline_passed' : this.#abandoned() ? 'client_gone' : undefined
+    const code = is_late
+      ? 'deadline_passed'
+      : this.overdue === 'draining'
+        ? 'draining'
+        : this.#abandoned()
+          ? 'client_gone'
+          : undefined
     return code && new Miss({ next: false, health: 'none', shown: 'as_is' }, new Failure(code), code)
   }
 

@@ -81,7 +81,7 @@ const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promi
 }
 
 const goesOn = (call: Call, flight: Flight, miss: Miss, tried: readonly Target[]): boolean =>
-  miss.verdict.next && tried.length < limits.attempts_max && !call.client_gone && flight.overdue !== 'total'
+  miss.verdict.next && tried.length < limits.attempts_max && !call.client_gone && flight.givenUp() === undefined
 
 /** Gives the place at an engine back and takes one at another; undefined if there is none. */
 const leave = (call: Call, house: House, target: Target, tried: readonly Target[]): Target | undefined => {

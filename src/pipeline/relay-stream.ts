@@ -135,7 +135,7 @@ class Relay implements Listener {
 
   overdue(): void {
     // While a read is waiting, its end tells; a client that does not read would never find out.
-    if (!this.#pulling) void this.#fail(lateness(this.#flight.overdue))
+    if (!this.#pulling) void this.#fail(lateness(this.#flight.overdue ?? 'total'))
   }
 
   #begin(answer: StreamAnswer): void {

@@ -15,8 +15,9 @@ export type StreamEnd = {
 }
 
 /** A deadline of ours as a failure. */
-export const lateness = (overdue: Flight['overdue']): Failure =>
-  new Failure(overdue === 'total' ? 'deadline_passed' : 'engine_timeout')
+export const lateness = (overdue: NonNullable<Flight['overdue']>): Failure => new Failure(LATENESS[overdue])
+
+const LATENESS = { total: 'deadline_passed', silence: 'engine_timeout', draining: 'draining' } as const
 
 /** Judges a stream that is over. It is whole if `[DONE]` came, or every choice finished and no error followed. */
 export const streamEnd = (source: StreamSource, overdue: Flight['overdue']): StreamEnd => {
@@ -30,7 +31,7 @@ export const streamEnd = (source: StreamSource, overdue: Flight['overdue']): Str
     if (verdict.shown === 'credential') return ended(new Failure('engine_credential'), blame)
     return { failure: new Failure('engine_failed'), error_json: errorJson(source.error_bytes, error), blame }
   }
-  if (overdue === 'total') return ended(lateness(overdue))
+  if (overdue === 'total' || overdue === 'draining') return ended(lateness(overdue))
   if (failure instanceof Failure) return ended(failure, failure.code)
   if (overdue === 'silence') return ended(lateness(overdue), 'silence')
   if (!(failure instanceof TransportFailure)) return ended(new Failure('engine_cut'), 'the end came early')

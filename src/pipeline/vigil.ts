@@ -1,7 +1,10 @@
 import type { Watched } from './watch.ts'
 
-/** What a call's vigil can find overdue. `silence`: the engine sent nothing for too long; `total`: the call is too long. */
-export type Overdue = 'total' | 'silence' | 'ping'
+/**
+ * What a call's vigil can find overdue. `silence`: the engine sent nothing for too long; `total`: the call is too long;
+ * `draining`: the worker stops and its grace is over.
+ */
+export type Overdue = 'total' | 'silence' | 'ping' | 'draining'
 
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -51,6 +54,12 @@ export class Vigil implements Watched {
       this.#set()
       this.#tell('ping')
     }
+  }
+
+  cut(): void {
+    this.#total = NEVER
+    this.#set()
+    this.#tell('draining')
   }
 
   #set(): void {

@@ -6,11 +6,18 @@
 export const SWEEP_MS = 20
 
 /** One call's deadline on the monotonic clock; `expire` is called once for each time it passes and may set the next. */
-export type Watched = { due_tick_ms: number; expire(now_tick_ms: number): void }
+export type Watched = {
+  due_tick_ms: number
+  expire(now_tick_ms: number): void
+  /** The call must end now; what has no answer to end does without. */
+  cut?(): void
+}
 
 export type Watch = {
   add(watched: Watched): void
   remove(watched: Watched): void
+  /** Ends every call that still runs. */
+  cutAll(): void
   stop(): void
   /** How late the last sweep was: the event loop's lag. */
   lag_ms(): number
@@ -29,6 +36,10 @@ export const openWatch = (tick: () => number): Watch => {
   return {
     add: (watched) => void all.add(watched),
     remove: (watched) => void all.delete(watched),
+    cutAll: () => {
+      const running = [...all]
+      for (const watched of running) watched.cut?.()
+    },
     stop: () => clearInterval(timer),
     lag_ms: () => lag_ms,
   }

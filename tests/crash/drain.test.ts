@@ -73,17 +73,19 @@ describe('SIGTERM', () => {
     const key = await house.key('acme')
     const long = marked('long', true, 400, 25)
     const short = marked('short', true, 10, 30)
-    const calls = Promise.all([call(house.url, key, long), call(house.url, key, short)])
-    await eventually(() => engine.calls.now === 2)
+    const plain = marked('plain', false, 1, 10_000)
+    const calls = Promise.all([long, short, plain].map((body) => call(house.url, key, body)))
+    await eventually(() => engine.calls.now === 3)
     house.kill('SIGTERM')
-    const [cut, whole] = await calls
-    expect(cut).toMatchObject({ status: 200, whole: false })
+    const [cut, whole, refused] = await calls
+    expect(refused).toMatchObject({ status: 503, error: 'draining' })
+    expect(cut).toMatchObject({ status: 200, whole: false, error: 'draining' })
     expect(cut!.text.startsWith('p0 p1 ')).toBe(true)
     expect(whole).toMatchObject({ status: 200, whole: true })
     expect(await house.exited).toBe(0)
-    expectOneRowEach(house.data, [long, short])
-    const endings = house.rows().map((row) => row['ending'])
-    expect(endings.toSorted()).toEqual(['cut_by_client', 'whole'])
+    expectOneRowEach(house.data, [long, short, plain])
+    const endings = house.rows().map((row) => `${row['ending']} ${row['failure']}`)
+    expect(endings.toSorted()).toEqual(['cut_by_engine draining', 'refused draining', 'whole '])
     // The engine was told.
     expect((await engine.hangUp(engine.requests.findIndex((request) => request.text().includes('long/')))).by).toBe(
       'peer',

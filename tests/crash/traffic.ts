@@ -43,7 +43,14 @@ export const marked = (marker: string, stream: boolean, pieces = 1, pause_ms = 0
   })
 
 /** What became of a call, as its client saw it. */
-export type Seen = { readonly body: string; readonly status: number; readonly whole: boolean; readonly text: string }
+export type Seen = {
+  readonly body: string
+  readonly status: number
+  readonly whole: boolean
+  readonly text: string
+  /** Code of the error that the answer, or its last event, told. */
+  readonly error?: string | undefined
+}
 
 /** Makes one call and reads its answer to the end; status 0 if the connection failed. */
 export const call = async (url: string, key: string, body: string): Promise<Seen> => {
@@ -54,10 +61,18 @@ export const call = async (url: string, key: string, body: string): Promise<Seen
       body,
       keepalive: false,
     })
-    if (!response.headers.get('content-type')?.includes('event-stream'))
-      return { body, status: response.status, whole: true, text: await response.text() }
+    if (!response.headers.get('content-type')?.includes('event-stream')) {
+      const text = await response.text()
+      return { body, status: response.status, whole: true, text, error: JSON.parse(text).error?.code }
+    }
     const read = await readSse(response)
-    return { body, status: response.status, whole: read.done && read.ended === 'whole', text: read.text() }
+    return {
+      body,
+      status: response.status,
+      whole: read.done && read.ended === 'whole',
+      text: read.text(),
+      error: read.errors().at(-1)?.code,
+    }
   } catch {
     return { body, status: 0, whole: false, text: '' }
   }
