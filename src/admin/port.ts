@@ -21,8 +21,8 @@ export type OpsHouse = {
   /** SHA-256 of the admin token in hex. */
   readonly admin_token_sha256: string
   /**
-   * Called after a tenant was made, with all tenants that the API made: whoever hands configurations to the workers adds
-   * them, or their budgets and limits do not hold.
+   * Called after a tenant was made or a budget increased, with the tenants that the API made: whoever hands configurations
+   * to the workers adds them and the increases, or budgets and limits do not hold.
    */
   readonly tenantsChanged: (made: readonly TenantConfig[]) => void
   readonly now: Clock

@@ -1,7 +1,10 @@
 import { AUDIT_ROUTES } from './audit.ts'
 import { AUDIT_WORK_ROUTES } from './audit-work.ts'
+import { BUDGET_ROUTES } from './budgets.ts'
 import { CALL_ROUTES } from './calls.ts'
 import { ENGINE_ROUTES } from './engines.ts'
+import { GRANT_ROUTES } from './grants.ts'
+import { INVOICE_ROUTES } from './invoices.ts'
 import { KEY_ROUTES } from './keys.ts'
 import type { AdminRoute } from './route.ts'
 import { SETTING_ROUTES } from './settings.ts'
@@ -13,6 +16,9 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...TENANT_ROUTES,
   ...ENGINE_ROUTES,
   ...CALL_ROUTES,
+  ...INVOICE_ROUTES,
+  ...BUDGET_ROUTES,
+  ...GRANT_ROUTES,
   ...SETTING_ROUTES,
   ...AUDIT_ROUTES,
   ...AUDIT_WORK_ROUTES,

@@ -6,6 +6,7 @@ import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
 import { parseSeriesName } from '../journal/format.ts'
 import { runAccountant, startPositions } from '../ledger/accountant.ts'
+import { keepOrders } from '../ledger/adjustment-posting.ts'
 import { openReader } from '../ledger/database.ts'
 import { tidyJournal } from '../ledger/journal-tidy.ts'
 import { keepLog } from '../ledger/log-keeper.ts'
@@ -67,6 +68,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     cosign: cosignerOf(boot.config, log),
     log,
   })
+  const orders = keepOrders({ poster, house_reader: openReader(files.data, 'house'), log })
   const started_ms = nowMs()
   await accountant.drain()
   log('info', 'ledger_caught_up', { took_ms: nowMs() - started_ms, posted_calls: accountant.stats().posted_calls })
@@ -84,6 +86,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       const all_posted = await Promise.race([posted, Bun.sleep(Math.max(grace_ms, DRAIN_MS_MIN)).then(() => false)])
       await accountant.stop()
       clearInterval(report)
+      orders.stop()
       keeper.stop()
       ledger.close()
       if (!all_posted) throw new Error('not everything could be posted; the journals keep it for the next start')

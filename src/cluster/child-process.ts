@@ -1,3 +1,4 @@
+import type { TenantIncrease } from '../config/budgets.ts'
 import type { TenantConfig } from '../config/schema.ts'
 import type { Boot, FromChild, Role, ToChild } from './messages.ts'
 
@@ -27,7 +28,7 @@ export type Spawner = {
 /** What the supervisor does with what a child says beyond being ready. */
 export type Hear = {
   tell(text: string): void
-  tenants(made: readonly TenantConfig[]): void
+  tenants(made: readonly TenantConfig[], increases: readonly TenantIncrease[]): void
   adopted(generation: number): void
 }
 
@@ -50,7 +51,7 @@ export const spawnChild = (spawner: Spawner, role: Role, boot: Boot, hear: Hear)
       heard_tick_ms = spawner.tick()
       if (message.type === 'ready') resolve(message.port)
       else if (message.type === 'tell') hear.tell(message.text)
-      else if (message.type === 'tenants') hear.tenants(message.tenants)
+      else if (message.type === 'tenants') hear.tenants(message.tenants, message.increases)
       else if (message.type === 'adopted') hear.adopted(message.generation)
       else if (message.type === 'failed') reject(new Error(message.says))
     },

@@ -1,4 +1,5 @@
 import { openLog, type Log } from '../observe/log.ts'
+import type { TenantIncrease } from '../config/budgets.ts'
 import type { TenantConfig } from '../config/schema.ts'
 import type { Boot, FromChild, Role, ToChild } from './messages.ts'
 
@@ -9,8 +10,8 @@ export type ChildContext = {
   /** Says that it serves, on which port. */
   ready(port: number): void
   tell(text: string): void
-  /** Hands the tenants that the API made to the supervisor. */
-  tenants(made: readonly TenantConfig[]): void
+  /** Hands the tenants that the API made, and the increases of budgets, to the supervisor. */
+  tenants(made: readonly TenantConfig[], increases: readonly TenantIncrease[]): void
 }
 
 type NewConfig = Extract<ToChild, { type: 'config' }>
@@ -59,7 +60,7 @@ export const runChild = (role: Role, channel: Channel, main: (context: ChildCont
       log,
       ready: (port) => channel.send({ type: 'ready', port }),
       tell: (text) => channel.send({ type: 'tell', text }),
-      tenants: (tenants) => channel.send({ type: 'tenants', tenants }),
+      tenants: (tenants, increases) => channel.send({ type: 'tenants', tenants, increases }),
     }
     life = main(context)
     life.catch((cause: unknown) => {

@@ -10,6 +10,7 @@ import { opsPlane } from '../http/ops-plane.ts'
 import { startProofs } from '../http/proof-service.ts'
 import { openReader, openWriter, type Store } from '../ledger/database.ts'
 import { allKeys, createKey, keyOfSecret, sha256Hex } from '../ledger/keys-store.ts'
+import { tenantIncreases } from '../ledger/adjustment-orders.ts'
 import { allTenants } from '../ledger/tenants-store.ts'
 import { appendKeys, writeKeyFile } from '../table/key-file.ts'
 import { HEADER } from '../table/layout.ts'
@@ -28,7 +29,12 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
   // A control process that is restarted must not replace the file that workers have read: it says everything again.
   if (Atomics.load(table.i64, HEADER.key_file_bytes) === 0n) writeKeyFile(files.keys, table, allKeys(store))
   else appendKeys(files.keys, table, allKeys(store))
-  context.tenants(allTenants(store).map(({ tenant }) => tenant))
+  const announceTenants = () =>
+    context.tenants(
+      allTenants(store).map(({ tenant }) => tenant),
+      tenantIncreases(store, nowMs()),
+    )
+  announceTenants()
   let current: { config: Config; generation: number } = boot
   const ledger_reader = openReader(files.data, 'ledger')
   const audit = openAuditView(files.audit, `${files.data}/run/letters`)
@@ -40,7 +46,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
     audit,
     key_file_path: files.keys,
     admin_token_sha256: sha256Hex(adminToken(boot)),
-    tenantsChanged: context.tenants,
+    tenantsChanged: announceTenants,
     now: nowMs,
     log,
   }).listen({ port: boot.port, hostname: boot.config.server.ops_host, reusePort: false })

@@ -1,3 +1,4 @@
+import type { TenantIncrease } from '../config/budgets.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 
 /** The roles a process of the house can have. */
@@ -53,6 +54,13 @@ export type FromChild =
   | { readonly type: 'adopted'; readonly generation: number }
   /** Shown to the operator once, on the terminal, not in the log. */
   | { readonly type: 'tell'; readonly text: string }
-  /** Tenants that the admin API made, all of them: the supervisor puts them into the next configuration. */
-  | { readonly type: 'tenants'; readonly tenants: readonly TenantConfig[] }
+  /**
+   * Tenants that the admin API made and increases of any tenant's budgets, all of them: the supervisor puts them into the
+   * next configuration.
+   */
+  | {
+      readonly type: 'tenants'
+      readonly tenants: readonly TenantConfig[]
+      readonly increases: readonly TenantIncrease[]
+    }
   | { readonly type: 'failed'; readonly says: string }

@@ -1,3 +1,4 @@
+import { type TenantIncrease, withIncreases } from '../config/budgets.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 
 /** What a house serves beside what its file says. */
@@ -6,6 +7,8 @@ export type Additions = {
   readonly withDemo: (config: Config) => Config
   /** Tenants that the admin API made. */
   readonly made_tenants: readonly TenantConfig[]
+  /** Increases of budgets that the admin API made, of tenants from anywhere. */
+  readonly increases: readonly TenantIncrease[]
   /** The configuration that the house was started with. */
   readonly first: Config
 }
@@ -14,10 +17,11 @@ export type Additions = {
 const FIXED = ['port', 'host', 'ops_port', 'ops_host', 'data', 'workers', 'subjects_max'] as const
 
 /** What is served of a configuration: tenants of the admin API join those of the file, which win a name. */
-export const servedConfig = (written: Config, { withDemo, made_tenants, first }: Additions): Config => {
+export const servedConfig = (written: Config, { withDemo, made_tenants, increases, first }: Additions): Config => {
   const served = withDemo(written)
   const named = new Set(served.tenants.map((tenant) => tenant.name))
-  const tenants = [...served.tenants, ...made_tenants.filter((tenant) => !named.has(tenant.name))]
+  const all = [...served.tenants, ...made_tenants.filter((tenant) => !named.has(tenant.name))]
+  const tenants = all.map((tenant) => withIncreases(tenant, increases))
   const fixed = Object.fromEntries(FIXED.map((name) => [name, first.server[name]]))
   return { ...served, tenants, server: { ...served.server, ...fixed } }
 }

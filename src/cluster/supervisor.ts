@@ -1,4 +1,5 @@
 import { limits } from '../base/limits.ts'
+import type { TenantIncrease } from '../config/budgets.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 import { HEADER } from '../table/layout.ts'
 import { createTable, type Table } from '../table/table.ts'
@@ -45,6 +46,7 @@ export class Supervisor {
   #announced: Config
   #written: Config
   #made_tenants: readonly TenantConfig[] = []
+  #increases: readonly TenantIncrease[] = []
   #generation = 1
   #swapping: Promise<void> = Promise.resolve()
   #adopted: (generation: number) => void = () => undefined
@@ -143,8 +145,9 @@ export class Supervisor {
     await this.#workers?.roll(this.#served.server.grace_ms)
   }
 
-  #hearTenants(made: readonly TenantConfig[]): void {
+  #hearTenants(made: readonly TenantConfig[], increases: readonly TenantIncrease[]): void {
     this.#made_tenants = made
+    this.#increases = increases
     if (this.#state === 'running') this.#swap(this.#written)
     else this.#announced = this.#served = this.#compose()
   }
@@ -187,6 +190,7 @@ export class Supervisor {
     return servedConfig(this.#written, {
       withDemo: (config) => withDemo(config, this.#demo_port),
       made_tenants: this.#made_tenants,
+      increases: this.#increases,
       first: { ...first, server: { ...first.server, data: this.#files.data } },
     })
   }
@@ -210,7 +214,7 @@ export class Supervisor {
     }
     const child = spawnChild(spawner, role, boot, {
       tell,
-      tenants: (made) => this.#hearTenants(made),
+      tenants: (made, increases) => this.#hearTenants(made, increases),
       adopted: (adopted) => role === 'accountant' && this.#adopted(adopted),
     })
     if (role === 'accountant') void child.ready.then(() => this.#adopted(generation)).catch(() => undefined)

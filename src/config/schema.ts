@@ -3,7 +3,7 @@ import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
 import { Idempotency } from './idempotency-schema.ts'
 import { Jobs, Webhook } from './jobs-schema.ts'
-import { choice, choiceOf, closed, host, int, limit, name, section, strings, usd } from './kinds.ts'
+import { choice, choiceOf, closed, host, instant, int, limit, name, section, strings, usd } from './kinds.ts'
 import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
 /**
@@ -30,6 +30,19 @@ export const Budget = Type.Object(
       maxLength: 64,
       description: 'IANA name of the zone in which windows begin.',
     }),
+    increases: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            usd: usd('How much more may be spent in a window.'),
+            until: instant('When the increase ends.'),
+            reason: Type.Optional(Type.String({ maxLength: 1_024, description: 'Why.' })),
+          },
+          closed,
+        ),
+        { maxItems: 256, description: 'Temporary increases; none if absent.' },
+      ),
+    ),
   },
   closed,
 )
@@ -118,6 +131,7 @@ export const Config = Type.Object(
 export type Config = Static<typeof Config>
 export type EngineConfig = Static<typeof Engine>
 export type ModelConfig = Static<typeof Model>
+export type BudgetConfig = Static<typeof Budget>
 export type TenantConfig = Static<typeof Tenant>
 export type TargetConfig = Static<typeof Target>
 export type TimeoutsConfig = Static<typeof Timeouts>

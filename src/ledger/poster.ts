@@ -14,6 +14,7 @@ import {
   entries,
   open_calls,
   positions,
+  posted_orders,
   refusals,
   rollups,
   type AdminActionRow,
@@ -36,6 +37,10 @@ export type Poster = {
   post(posting: Posting): PostResult
   /** Writes one transfer of a person's: a grant, a refund, an adjustment. The caller checks the accounts' names. */
   transfer(entry: NewEntry): PostResult
+  /** Writes the transfer of an order and that it is posted. `stale`: it was posted before. */
+  order(order: { readonly n: number; readonly order_id: string }, entry: NewEntry): PostResult
+  /** The number of the last order that is posted, 0 if none is. */
+  lastOrder(): number
   /** Copies actions of the admin API, in the order of their numbers, each as a leaf. */
   adminActions(rows: readonly Omit<AdminActionRow, 'log_index'>[]): PostResult
   /** The number of the last one that was copied, 0 if none was. */
@@ -67,6 +72,7 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
   )
 
   const last_action = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM admin_actions')
+  const last_order = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(n) AS id FROM posted_orders')
   const last_ids = sqlite.prepare<Record<keyof NextIds, bigint | null>, []>(
     'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
   )
@@ -118,6 +124,13 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
         writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
         return true
       }),
+    order: (order, entry) =>
+      transaction(() => {
+        write.order({ ...order, entry_id: nextIds().entry })
+        writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
+        return true
+      }),
+    lastOrder: () => Number(last_order.get()?.id ?? 0),
     adminActions: (rows) =>
       transaction(() => {
         const first = log?.next() ?? 0
@@ -170,6 +183,7 @@ const writers = (sqlite: Database) => ({
   attempt: inserter<typeof attempts.$inferSelect>(sqlite, attempts),
   entry: inserter<EntryRow>(sqlite, entries),
   refusal: inserter<RefusalRow>(sqlite, refusals),
+  order: inserter<typeof posted_orders.$inferSelect>(sqlite, posted_orders),
   admin_action: inserter<AdminActionRow>(sqlite, admin_actions),
   open: inserter<typeof open_calls.$inferSelect>(
     sqlite,
