@@ -178,6 +178,7 @@ test('whoever opened a window half and died is helped, and one that wakes late d
   expect(used(table, 'b', 3)).toBe(4n)
   expect(holdBudgets(table, 1, [claim(table, 'b', 10n, 3)], 7n)).toBe(0)
   expect(holdBudgets(table, 1, [claim(table, 'b', 10n, 1)], 1n)).toBe(BUDGETS_STALE)
+  expect(used(table, 'b', 3)).toBe(4n)
   Atomics.store(table.i32, slot * 2 + BUDGET.window, 11)
   expect(correctBudget(table, slot, () => 3n)).toBe(true)
   expect(used(table, 'b', 5)).toBe(3n)
