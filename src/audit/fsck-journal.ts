@@ -132,10 +132,10 @@ const REFUSAL = ['at_ms', 'key_id', 'tenant', 'failure', 'count']
 
 /** How a field of a record stands in the row: the column's name and what it holds; undefined where it does not matter. */
 const INTENT = ['tenant', 'key_id', 'end_user', 'model', 'endpoint', 'stream', 'hold_nanodollars', 'at_ms']
-const ENDING = [
-  ...['status', 'finish_reason', 'prompt_tokens', 'cached_tokens', 'completion_tokens', 'reasoning_tokens'],
-  ...['attempts', 'queue_ms', 'engine_ms', 'first_token_ms', 'total_ms', 'failure'],
-]
+const ENDING =
+  'status finish_reason prompt_tokens cached_tokens completion_tokens reasoning_tokens attempts queue_ms engine_ms first_token_ms total_ms failure'.split(
+    ' ',
+  )
 const ENDINGS = ['whole', 'cut_by_client', 'cut_by_engine', 'refused', 'recovered']
 const SOURCES = ['engine', 'estimated']
 

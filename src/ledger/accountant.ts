@@ -2,9 +2,10 @@ import { type Clock, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { callIdOf } from '../journal/record.ts'
 import type { JournalPosition, JournalTail } from '../journal/tail.ts'
-import type { Poster, PostponedResult } from './poster.ts'
+import type { Poster } from './poster.ts'
 import { advance, fold, settle, type JournaledRecord, type Position, type Posting } from './posting.ts'
 import type { PriceList } from './pricing.ts'
+import type { PostponedResult } from './transaction.ts'
 
 export type AccountantPorts = {
   /** Opened at {@link startPositions}; looks for new series every 200 ms or oftener. */

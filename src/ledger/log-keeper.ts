@@ -34,69 +34,15 @@ const ACTIONS_MAX = 500
  * Looks after the log beside the posting of calls: copies the admin actions, signs a checkpoint while there are new
  * leaves, has it cosigned, and does what other processes ask for. `stop` does all that once more and ends.
  */
-export const keepLog = (ports: KeeperPorts) => {
-  const { poster, ledger_log, house_reader, letters, cosign, log } = ports
-  const { log: audit } = ledger_log
-  const newer = house_reader.sqlite.prepare<Actions, [number, number]>(
-    'SELECT * FROM admin_log WHERE id > ? ORDER BY id LIMIT ?',
-  )
-  let copied = poster.lastAdminAction()
-  let cosigning_since_ms: number | undefined
-  let trouble = ''
-  const tell = (event: string, cause: unknown): void => {
-    const said = `${event} ${cause instanceof Failure ? cause.detail.says : String(cause)}`
-    if (said !== trouble) log('warn', event, { cause })
-    trouble = said
-  }
-
-  const copyActions = (): void => {
-    const rows = newer.all(copied, ACTIONS_MAX).map(({ id, at_ms, ...row }) => ({
-      ...row,
-      id: Number(id),
-      at_ms: Number(at_ms),
-    }))
-    const last = rows.at(-1)
-    if (last === undefined) return
-    const result = poster.adminActions(rows)
-    if (result.is === 'posted') copied = last.id
-    else tell('admin_actions_postponed', result.is === 'later' ? result.cause : 'another accountant has posted')
-  }
-
-  const sign = (): void => {
-    const latest = audit.latest()
-    if (!(latest instanceof Failure) && latest?.checkpoint.size === audit.size()) return
-    if (cosigning_since_ms !== undefined && tickMs() - cosigning_since_ms < COSIGN_MS) return
-    const signed = ledger_log.checkpoint()
-    if (signed instanceof Failure) tell('checkpoint_not_signed', signed)
-    else void askWitness()
-  }
-
-  const askWitness = async (): Promise<void> => {
-    if (cosign === undefined || cosigning_since_ms !== undefined) return
-    cosigning_since_ms = tickMs()
-    const cosigned = await cosign(audit)
-    cosigning_since_ms = undefined
-    if (cosigned instanceof Failure) tell('checkpoint_not_cosigned', cosigned)
-    else trouble = ''
-  }
-
-  const act = (letter: Letter): Reply => {
-    // Leaves are made of rows with their salts, so none may be missing when salts go.
-    const signed = ledger_log.checkpoint()
-    if (signed instanceof Failure) return { refused: signed.detail.says ?? signed.code }
-    if (letter.kind === 'erase_salts') return { done: { erased: eraseSalts(ports.store, letter.tenant) } }
-    const keys = audit.rotateKey()
-    const both = keys instanceof Failure ? keys : ledger_log.checkpoint()
-    if (keys instanceof Failure || both instanceof Failure)
-      return { refused: (both as Failure).detail.says ?? 'The key was not rotated.' }
-    return { done: { verifier_key: formatVerifierKey(keys.at(-1)!), checkpoint: both } }
-  }
-
+export const keepLog = (ports: KeeperPorts): { stop(): void } => {
+  const tell = teller(ports.log)
+  const copy = actionCopier(ports, tell)
+  const signer = checkpointSigner(ports, tell)
   const tick = (): void => {
     try {
-      copyActions()
-      answerLetters(letters, act)
-      sign()
+      copy()
+      answerLetters(ports.letters, (letter) => act(ports, letter))
+      signer.sign()
     } catch (cause) {
       tell('log_not_kept', cause)
     }
@@ -104,14 +50,89 @@ export const keepLog = (ports: KeeperPorts) => {
   const timer = setInterval(tick, TICK_MS)
   tick()
   return {
-    stop: (): void => {
+    stop: () => {
       clearInterval(timer)
-      cosigning_since_ms = undefined
+      signer.hurry()
       tick()
-      house_reader.sqlite.close()
-      audit.close()
+      ports.house_reader.sqlite.close()
+      ports.ledger_log.log.close()
     },
   }
 }
 
+type Tell = (event: string, cause: unknown) => void
+
+/** Says a trouble once, however often it comes in a row. */
+const teller = (log: Log): Tell => {
+  let last = ''
+  return (event, cause) => {
+    const said = `${event} ${cause instanceof Failure ? cause.detail.says : String(cause)}`
+    if (said !== last) log('warn', event, { cause })
+    last = said
+  }
+}
+
 type Actions = Omit<AdminLogRow, 'id' | 'at_ms'> & { readonly id: bigint; readonly at_ms: bigint }
+
+const actionCopier = ({ poster, house_reader }: KeeperPorts, tell: Tell): (() => void) => {
+  const newer = house_reader.sqlite.prepare<Actions, [number, number]>(
+    'SELECT * FROM admin_log WHERE id > ? ORDER BY id LIMIT ?',
+  )
+  let copied = poster.lastAdminAction()
+  return () => {
+    const found = newer.all(copied, ACTIONS_MAX)
+    const last = found.at(-1)
+    if (last === undefined) return
+    const rows = found.map(({ id, at_ms, ...row }) => ({ ...row, id: Number(id), at_ms: Number(at_ms) }))
+    const result = poster.adminActions(rows)
+    if (result.is === 'posted') copied = Number(last.id)
+    else tell('admin_actions_postponed', result.is === 'later' ? result.cause : 'another accountant has posted')
+  }
+}
+
+const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
+  const { log } = ledger_log
+  let cosigning_since_ms: number | undefined
+  let closed = false
+  // An answer that comes after the log was closed must not be written to it.
+  const open_log: AuditLog = {
+    ...log,
+    keepSignatures: (text, signatures) =>
+      closed ? new Failure('conflict', { says: 'The log is closed.' }) : log.keepSignatures(text, signatures),
+  }
+  const askWitness = async (): Promise<void> => {
+    if (cosign === undefined || cosigning_since_ms !== undefined || closed) return
+    cosigning_since_ms = tickMs()
+    const cosigned = await cosign(open_log)
+    cosigning_since_ms = undefined
+    if (cosigned instanceof Failure && !closed) tell('checkpoint_not_cosigned', cosigned)
+  }
+  return {
+    sign: (): void => {
+      const latest = log.latest()
+      if (!(latest instanceof Failure) && latest?.checkpoint.size === log.size()) return
+      // A cosignature is kept only of the newest checkpoint.
+      if (cosigning_since_ms !== undefined && tickMs() - cosigning_since_ms < COSIGN_MS) return
+      const signed = ledger_log.checkpoint()
+      if (signed instanceof Failure) tell('checkpoint_not_signed', signed)
+      else void askWitness()
+    },
+    /** The next checkpoint waits for nobody and is the last one. */
+    hurry: (): void => {
+      closed = true
+      cosigning_since_ms = undefined
+    },
+  }
+}
+
+const act = ({ store, ledger_log }: KeeperPorts, letter: Letter): Reply => {
+  // Leaves are made of rows with their salts, so none may be missing when salts go.
+  const signed = ledger_log.checkpoint()
+  if (signed instanceof Failure) return { refused: signed.detail.says ?? signed.code }
+  if (letter.kind === 'erase_salts') return { done: { erased: eraseSalts(store, letter.tenant) } }
+  const keys = ledger_log.log.rotateKey()
+  if (keys instanceof Failure) return { refused: keys.detail.says ?? keys.code }
+  const by_both = ledger_log.checkpoint()
+  if (by_both instanceof Failure) return { refused: by_both.detail.says ?? by_both.code }
+  return { done: { verifier_key: formatVerifierKey(keys.at(-1)!), checkpoint: by_both } }
+}

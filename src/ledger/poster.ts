@@ -1,7 +1,7 @@
 import type { Database } from 'bun:sqlite'
 import type { Store } from './database.ts'
 import { inserter, namesOf } from './inserter.ts'
-import { type LedgerLog, LogTrouble } from './ledger-log.ts'
+import type { LedgerLog } from './ledger-log.ts'
 import { adminActionLeaf } from './leaves.ts'
 import { type Loggable, logPosting, type NextIds } from './logged-posting.ts'
 import { decodeOpenCall, encodeOpenCall, type OpenCall } from './open-call.ts'
@@ -24,13 +24,7 @@ import {
   type RefusalRow,
   type RollupRow,
 } from './tables.ts'
-
-/**
- * What came of a write. `stale`: somebody else has posted since the books were loaded, nothing was written; load them
- * again. `later`: the database or the log is locked, full or failing, nothing was written; the very same call can be repeated.
- */
-export type PostResult = { readonly is: 'posted' } | { readonly is: 'stale' } | PostponedResult
-export type PostponedResult = { readonly is: 'later'; readonly cause: unknown }
+import { postponed, type PostponedResult, type PostResult, transactions } from './transaction.ts'
 
 export type Poster = {
   /** Writes a posting in one transaction, as a whole or not at all. */
@@ -61,51 +55,14 @@ export type Poster = {
  */
 export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
   const write = writers(sqlite)
-  const begin = sqlite.prepare('BEGIN IMMEDIATE')
-  const commit = sqlite.prepare('COMMIT')
-  const rollback = sqlite.prepare('ROLLBACK')
-  const stands = sqlite.prepare<StoredPosition, [string]>('SELECT * FROM positions WHERE series = ?')
-  const all_open = sqlite.prepare<{ state: string }, []>('SELECT state FROM open_calls')
-  const all_positions = sqlite.prepare<StoredPosition, []>('SELECT * FROM positions')
-  const with_row = sqlite.prepare<{ id: string }, [string]>(
-    'SELECT id FROM calls WHERE id IN (SELECT value FROM json_each(?))',
-  )
-
-  const last_action = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM admin_actions')
-  const last_order = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(n) AS id FROM posted_orders')
-  const last_ids = sqlite.prepare<Record<keyof NextIds, bigint | null>, []>(
-    'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
-  )
-  const nextIds = (): NextIds => {
-    const last = last_ids.get()
-    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1 }
-  }
+  const transaction = transactions(sqlite, log)
+  const unchanged = unchangedOf(sqlite)
+  const nextIds = nextIdsOf(sqlite)
   const writeLogged = (rows: Loggable): void => {
     const logged = logPosting(log, rows, nextIds())
     logged.calls.forEach(write.call)
     logged.entries.forEach(write.entry)
     logged.refusals.forEach(write.refusal)
-  }
-
-  const transaction = (work: () => boolean): PostResult => {
-    try {
-      begin.run()
-      log?.begin()
-      const whole = work()
-      if (whole) commit.run()
-      else rollback.run()
-      if (whole) log?.committed()
-      return whole ? { is: 'posted' } : { is: 'stale' }
-    } catch (cause) {
-      if (sqlite.inTransaction) rollback.run()
-      return resultOf(cause)
-    }
-  }
-  const unchanged = ([series, from]: readonly [string, Position | undefined]): boolean => {
-    const stored = stands.get(series)
-    if (stored === null || from === undefined) return stored === null && from === undefined
-    const now = positionOf(stored)
-    return now.segment === from.segment && now.offset === from.offset && now.finished === from.finished
   }
 
   return {
@@ -130,7 +87,6 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
         writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
         return true
       }),
-    lastOrder: () => Number(last_order.get()?.id ?? 0),
     adminActions: (rows) =>
       transaction(() => {
         const first = log?.next() ?? 0
@@ -139,18 +95,7 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
         logged.forEach(write.admin_action)
         return true
       }),
-    lastAdminAction: () => Number(last_action.get()?.id ?? 0),
-    books: () => ({
-      open: new Map(all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))),
-      positions: new Map(all_positions.all().map((stored) => [stored.series, positionOf(stored)])),
-    }),
-    posted: (ids) => {
-      try {
-        return new Set(with_row.all(JSON.stringify(ids)).map(({ id }) => id))
-      } catch (cause) {
-        return postponed(cause)
-      }
-    },
+    ...reads(sqlite),
     forget: (series) =>
       transaction(() => {
         write.forget.run(series)
@@ -163,6 +108,53 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
         postponed(cause) // The next one takes over what this one could not move.
       }
     },
+  }
+}
+
+/** What is asked of the books before something is written. */
+const reads = (sqlite: Database): Pick<Poster, 'books' | 'posted' | 'lastOrder' | 'lastAdminAction'> => {
+  const all_open = sqlite.prepare<{ state: string }, []>('SELECT state FROM open_calls')
+  const all_positions = sqlite.prepare<StoredPosition, []>('SELECT * FROM positions')
+  const with_row = sqlite.prepare<{ id: string }, [string]>(
+    'SELECT id FROM calls WHERE id IN (SELECT value FROM json_each(?))',
+  )
+  const last_action = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM admin_actions')
+  const last_order = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(n) AS id FROM posted_orders')
+  return {
+    books: () => ({
+      open: new Map(all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))),
+      positions: new Map(all_positions.all().map((stored) => [stored.series, positionOf(stored)])),
+    }),
+    posted: (ids) => {
+      try {
+        return new Set(with_row.all(JSON.stringify(ids)).map(({ id }) => id))
+      } catch (cause) {
+        return postponed(cause)
+      }
+    },
+    lastOrder: () => Number(last_order.get()?.id ?? 0),
+    lastAdminAction: () => Number(last_action.get()?.id ?? 0),
+  }
+}
+
+const nextIdsOf = (sqlite: Database): (() => NextIds) => {
+  const last_ids = sqlite.prepare<Record<keyof NextIds, bigint | null>, []>(
+    'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
+  )
+  return () => {
+    const last = last_ids.get()
+    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1 }
+  }
+}
+
+/** Whether a series stands where it stood when a posting was made. */
+const unchangedOf = (sqlite: Database) => {
+  const stands = sqlite.prepare<StoredPosition, [string]>('SELECT * FROM positions WHERE series = ?')
+  return ([series, from]: readonly [string, Position | undefined]): boolean => {
+    const stored = stands.get(series)
+    if (stored === null || from === undefined) return stored === null && from === undefined
+    const now = positionOf(stored)
+    return now.segment === from.segment && now.offset === from.offset && now.finished === from.finished
   }
 }
 
@@ -215,16 +207,3 @@ const writeRest = (write: Writers, posting: Posting) => {
     write.open({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })
   for (const [series, position] of posting.to) write.position({ series, ...position })
 }
-
-const LATER = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|NOMEM)/
-
-// A row that is there already means that another poster was faster. Everything else is a bug.
-const resultOf = (cause: unknown): PostResult =>
-  codeOf(cause) === 'SQLITE_CONSTRAINT_PRIMARYKEY' ? { is: 'stale' } : postponed(cause)
-
-const postponed = (cause: unknown): PostponedResult => {
-  if (cause instanceof LogTrouble || LATER.test(codeOf(cause))) return { is: 'later', cause }
-  throw cause
-}
-
-const codeOf = (cause: unknown): string => (cause instanceof Error && 'code' in cause ? String(cause.code) : '')

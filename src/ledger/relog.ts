@@ -32,7 +32,7 @@ const BATCH = 20_000
 export const leavesFrom = function* (store: Store, from: number, to: number): Generator<Uint8Array[]> {
   for (let at = from; at < to; at += BATCH) {
     const upto = Math.min(at + BATCH, to)
-    const found = new Map([...leavesOf(store, at, upto)])
+    const found = new Map(leavesOf(store, at, upto))
     yield Array.from({ length: upto - at }, (_, nth) => {
       const leaf = found.get(at + nth)
       if (leaf === undefined) throw new Error(`the ledger has no row for leaf ${at + nth}`)
