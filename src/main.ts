@@ -112,6 +112,8 @@ const child = (role: Role, main: (context: ChildContext) => Promise<ChildLife>):
 const USAGE = `weir start [--config F] [--port N] [--ops-port N] [--data DIR] [--workers N|auto]
 weir config check [--config F]
 weir keys create --tenant T | list | revoke ID
+weir invoice --tenant T --month YYYY-MM [--format json|csv] [--proofs] [--offline --data DIR]
+weir ledger rebuild --data DIR [--check]
 weir fsck --data DIR [--key PUB] [--checkpoint FILE]
 weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]
 weir page [FILE] > verify.html`
@@ -176,6 +178,14 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
     const { verifyPage } = await import('./dashboard/verify-page.ts')
     process.stdout.write(verifyPage(file === undefined ? undefined : await Bun.file(file).text()))
     return 0
+  },
+  invoice: async (argv) => {
+    const { invoiceCommand } = await import('./admin/invoice-command.ts')
+    return ended(await invoiceCommand(argv, env))
+  },
+  ledger: async (argv) => {
+    const { ledgerCommand } = await import('./ledger/rebuild-command.ts')
+    return ended(ledgerCommand(argv, takeHouse))
   },
   keys: async (argv) => {
     const { keysCommand } = await import('./admin/cli.ts')

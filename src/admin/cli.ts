@@ -1,10 +1,6 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { didYouMean } from '../config/faults.ts'
 import { type Asking, flagsOf, UsageFault } from './cli-flags.ts'
-
-/** What a command leaves to print and the code to exit with: 0 done, 1 refused or not reachable, 2 asked wrongly. */
-export type CommandResult = { readonly exit_code: 0 | 1 | 2; readonly stdout: string; readonly stderr: string }
+import { ask, type CommandResult, type Env, houseOf, type Row, type RunningHouse, Trouble } from './running-house.ts'
 
 export const KEYS_USAGE = `weir keys create --tenant T [--name N] [--models a,b] [--requests-per-minute N]
                  [--tokens-per-minute N] [--concurrent N] [--expires-at ISO]
@@ -13,8 +9,6 @@ weir keys revoke ID
 Every command takes [--ops URL] [--data DIR]. The ops plane of a running house is found by --ops, WEIR_OPS_URL or
 http://127.0.0.1:PORT with WEIR_OPS_PORT or 9090; the admin token by WEIR_ADMIN_TOKEN or DIR/admin-token.
 `
-
-type Env = Readonly<Record<string, string | undefined>>
 
 /** `weir keys …`: asks a running house over its ops plane. `argv` begins after `keys`. Never throws for what a user can cause. */
 export const keysCommand = async (argv: readonly string[], env: Env): Promise<CommandResult> => {
@@ -40,9 +34,6 @@ const refused = (says: string): CommandResult => ({
   stdout: '',
   stderr: `weir keys: ${says}\n\n${KEYS_USAGE}`,
 })
-
-/** The house cannot or will not do it. */
-class Trouble extends Error {}
 
 type Command = {
   readonly flags: readonly string[]
@@ -110,8 +101,6 @@ const bodyOf = ({ flags }: Asking): Record<string, unknown> => {
   }
 }
 
-type Row = Readonly<Record<string, unknown>>
-
 /** Pages of keys that are read at most: a house whose pages never end must not hold the command for ever. */
 const PAGES_MAX = 1_000
 
@@ -149,45 +138,3 @@ const table = (keys: readonly Row[]): string => {
 // A name is the operator's own text: nothing in it may steer a terminal.
 const plain = (value: unknown): string =>
   value === null || value === undefined ? '-' : String(value).replace(/\p{Cc}/gu, '?')
-
-type RunningHouse = { readonly url: string; readonly token: string }
-
-const houseOf = ({ flags }: Asking, env: Env): RunningHouse => {
-  const url = flags['ops'] ?? env['WEIR_OPS_URL'] ?? `http://127.0.0.1:${env['WEIR_OPS_PORT'] || '9090'}`
-  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
-    throw new UsageFault(`"${url}" is not the address of an ops plane; needed: http://host:port`)
-  return { url: url.replace(/\/+$/, ''), token: tokenOf(flags['data'] ?? env['WEIR_DATA'] ?? './data', env) }
-}
-
-const tokenOf = (data: string, env: Env): string => {
-  const given = env['WEIR_ADMIN_TOKEN']?.trim()
-  if (given) return given
-  const path = join(data, 'admin-token')
-  try {
-    const found = readFileSync(path, 'utf8').trim()
-    if (found !== '') return found
-  } catch (cause) {
-    const why = (cause as { code?: string }).code ?? String(cause)
-    throw new Trouble(`no admin token: WEIR_ADMIN_TOKEN is not set and ${path} cannot be read (${why})`)
-  }
-  throw new Trouble(`no admin token: WEIR_ADMIN_TOKEN is not set and ${path} is empty`)
-}
-
-/** How long the house may take to answer. */
-const ANSWER_MS_MAX = 15_000
-
-const ask = async ({ url, token }: RunningHouse, method: string, path: string, body?: unknown): Promise<Row> => {
-  const response = await fetch(`${url}${path}`, {
-    method,
-    redirect: 'manual',
-    signal: AbortSignal.timeout(ANSWER_MS_MAX),
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  }).catch((cause: unknown) => {
-    throw new Trouble(`no house answers at ${url} (${(cause as Error).message}); is it running? --ops names another`)
-  })
-  const answer = (await response.json().catch(() => undefined)) as Row | undefined
-  if (response.ok && typeof answer === 'object' && answer !== null) return answer
-  const says = (answer?.['error'] as { message?: unknown } | undefined)?.message
-  throw new Trouble(typeof says === 'string' ? `${says} (${response.status})` : `${url} answered ${response.status}`)
-}

@@ -11,6 +11,7 @@ import {
 } from '../ledger/reconciliation.ts'
 import { allTenants } from '../ledger/tenants-store.ts'
 import { fieldFault } from './input.ts'
+import { invoiceProofs } from './invoice-proof.ts'
 import type { OpsHouse } from './port.ts'
 import { type AdminRoute, adminRoute } from './route.ts'
 import { timeField, timeOf } from './times.ts'
@@ -21,6 +22,10 @@ const FORMAT = Type.Optional(
   Type.Unsafe<'json' | 'csv'>(
     Type.Union([Type.Literal('json'), Type.Literal('csv')], { description: 'json if absent.' }),
   ),
+)
+
+const TIMEZONE = Type.Optional(
+  Type.String({ minLength: 1, maxLength: 64, description: 'IANA name of another time zone.' }),
 )
 
 /** The longest span of a reconciliation: it reads every call in it. */
@@ -72,27 +77,31 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
     summary: 'The invoice of a tenant for a month, as JSON or CSV',
     description:
       'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged; grants are listed and not part of the total.',
-    query: Type.Object(
-      {
-        format: FORMAT,
-        timezone: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'IANA name.' })),
-      },
-      closed,
-    ),
+    query: Type.Object({ format: FORMAT, timezone: TIMEZONE }, closed),
     example: INVOICE_EXAMPLE,
     failures: ['not_found'],
     run: async ({ params, query }, house) => {
-      const name = params['tenant'] ?? ''
-      const tenant = tenantOf(name, house)
-      if (tenant === undefined && !hasCalls(name, house))
-        return new Failure('not_found', {
-          says: `There is no tenant ${quoted(name)}, nor a call of it.`,
-          param: 'tenant',
-        })
-      const period = invoicePeriod(params['month'] ?? '', query.timezone ?? invoiceTimezone(tenant))
-      if (period instanceof Failure) return period
+      const asked = askedOf(params, query.timezone, house)
+      if (asked instanceof Failure) return asked
+      const { name, period } = asked
       const invoice = await makeInvoice(house.ledger_reader, name, period)
       return query.format === 'csv' ? { body: invoiceCsv(invoice), type: CSV } : { json: invoice }
+    },
+  }),
+  adminRoute({
+    method: 'GET',
+    path: '/admin/invoices/:tenant/:month/proofs',
+    tag: 'finance',
+    summary: 'The proofs of every call of an invoice, for weir verify',
+    description: 'Calls of the last second, which no checkpoint covers yet, are left out.',
+    query: Type.Object({ timezone: TIMEZONE }, closed),
+    example: { format: 'weir-proof/1', kind: 'invoice', lines: [], nodes: [] },
+    failures: ['not_found'],
+    run: ({ params, query }, house) => {
+      const asked = askedOf(params, query.timezone, house)
+      if (asked instanceof Failure) return asked
+      const text = invoiceProofs(house, asked.name, asked.period)
+      return text instanceof Failure ? text : { body: text, type: 'application/json' }
     },
   }),
   adminRoute({
@@ -162,6 +171,15 @@ const COLUMNS = [
 
 const asLine = (line: ReconciliationLine) => ({ kind: 'day', ...line })
 const asDifference = ({ at, ...call }: ReconciliationDifference) => ({ kind: 'difference', day: at, ...call })
+
+const askedOf = (params: Readonly<Record<string, string>>, timezone: string | undefined, house: OpsHouse) => {
+  const name = params['tenant'] ?? ''
+  const tenant = tenantOf(name, house)
+  if (tenant === undefined && !hasCalls(name, house))
+    return new Failure('not_found', { says: `There is no tenant ${quoted(name)}, nor a call of it.`, param: 'tenant' })
+  const period = invoicePeriod(params['month'] ?? '', timezone ?? invoiceTimezone(tenant))
+  return period instanceof Failure ? period : { name, period }
+}
 
 const tenantOf = (name: string, { catalogue, house_db }: OpsHouse) =>
   catalogue().config.tenants.find((tenant) => tenant.name === name) ??
