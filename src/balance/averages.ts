@@ -32,7 +32,7 @@ export const noteTokenTime = (table: Table, engine: Subject, token_ms: number): 
 export const latencyMs = (table: Table, engine: Subject, now_ms: number): number => {
   const average_ms = table.f64[engine + SUBJECT.latency_ms]!
   const age_ms = now_ms - table.f64[engine + ENGINE.latency_at_ms]!
-  return age_ms < 1_000 ? average_ms : average_ms * Math.exp(-age_ms / FADE_MS)
+  return age_ms < 1_000 || average_ms === 0 ? average_ms : average_ms * Math.exp(-age_ms / FADE_MS)
 }
 
 /** The engine is back: its share of traffic begins small. */

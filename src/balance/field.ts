@@ -4,6 +4,8 @@
  */
 export interface Field {
   readonly size: number
+  /** The sum of all weights. */
+  readonly weights: number
   /** A stable number of the target's engine and model, 32 bits. */
   id(at: number): number
   /** Share of traffic, above 0, already lowered for an engine that comes back. */

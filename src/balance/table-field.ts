@@ -5,19 +5,24 @@ import type { Target } from './catalogue.ts'
 import type { Ask, Field } from './field.ts'
 import { homeOf } from './sessions.ts'
 
-/** Tokens in flight that weigh as much as one more call. */
-const TOKENS_A_CALL = 1_024
+/** Prompt tokens not yet worked through that weigh as much as one more call. */
+const TOKENS_A_CALL = 512
 /** Above this share of its KV cache an engine begins to evict and to wait. */
 const CACHE_FREE = 0.8
 /** Scrapes that may be missed before what they said is unknown. */
 const STALE_INTERVALS = 3
 
-/** The targets of a model as the shared table shows them. One for each choice to use again; nothing is allocated. */
+/**
+ * The targets of a model as the shared table shows them. One for each choice to use again; nothing is allocated. Cells are
+ * read plainly, not atomically: they order candidates and decide nothing that must be exact.
+ */
 export class TableField implements Field {
   size = 0
+  weights = 0
   readonly #table: Table
   readonly #targets: Target[] = []
   readonly #calls: number[] = []
+  readonly #weights: number[] = []
   #now_ms = 0
 
   constructor(table: Table) {
@@ -27,11 +32,15 @@ export class TableField implements Field {
   /** Empties the field for a choice at this time. */
   reset(now_ms: number): void {
     this.size = 0
+    this.weights = 0
     this.#now_ms = now_ms
   }
 
   add(target: Target, calls: number): void {
+    const weight = target.weight * warmth(this.#table, target.engine.subject, this.#now_ms)
+    this.weights += weight
     this.#targets[this.size] = target
+    this.#weights[this.size] = weight
     this.#calls[this.size++] = calls
   }
 
@@ -44,8 +53,7 @@ export class TableField implements Field {
   }
 
   weight(at: number): number {
-    const { weight, engine } = this.#targets[at]!
-    return weight * warmth(this.#table, engine.subject, this.#now_ms)
+    return this.#weights[at]!
   }
 
   calls(at: number): number {
@@ -57,8 +65,9 @@ export class TableField implements Field {
   }
 
   /**
-   * Time to the first token if each call in flight adds as much again: average latency × work ÷ weight. Work is calls
-   * and tokens in flight and what waits at the engine beyond our own calls; a nearly full KV cache makes it count more.
+   * Root of the average latency × work ÷ weight. Work is calls in flight, their prompts that wait for a first token, and
+   * what waits in the engine; a nearly full KV cache makes it count more. The root, because latency is
+   * in part the load itself, and the calls' own prompts: as it is it made engines take turns at being avoided.
    */
   cost(at: number): number {
     const { subject } = this.#targets[at]!.engine
@@ -68,7 +77,7 @@ export class TableField implements Field {
     const work = 1 + calls + this.#tokens(at) / TOKENS_A_CALL + waiting
     const pressure = cache > CACHE_FREE ? 1 + (cache - CACHE_FREE) * 10 : 1
     const latency_ms = latencyMs(this.#table, subject, this.#now_ms) + this.#table.f64[subject + ENGINE.token_ms]!
-    return ((latency_ms || 1) * work * pressure) / this.weight(at)
+    return (Math.sqrt(latency_ms || 1) * work * pressure) / this.weight(at)
   }
 
   latencyMs(at: number): number {
@@ -81,7 +90,7 @@ export class TableField implements Field {
   }
 
   sessions(at: number): number {
-    return Atomics.load(this.#table.i32, this.#targets[at]!.engine.subject * 2 + SUBJECT.sessions)
+    return this.#table.i32[this.#targets[at]!.engine.subject * 2 + SUBJECT.sessions]!
   }
 
   home(key: number): number {
@@ -93,7 +102,7 @@ export class TableField implements Field {
 
   // The low half of the amount: tokens in flight of an engine stay far below 2^31, and an Int32 needs no BigInt.
   #tokens(at: number): number {
-    return Math.max(0, Atomics.load(this.#table.i32, (this.#targets[at]!.engine.subject + SUBJECT.amount) * 2))
+    return Math.max(0, this.#table.i32[(this.#targets[at]!.engine.subject + SUBJECT.amount) * 2]!)
   }
 
   #scraped(at: number, cell: number): number | undefined {

@@ -3,11 +3,13 @@ import { benchKindOf, markFailed, markGood, releaseProbe } from '../balance/heal
 import type { Call } from './call.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss } from './outcome.ts'
+import { promptDone } from './place.ts'
 
 /** Writes what an attempt gave into the engine's record. What the client left, or was at fault itself, proves nothing. */
 export const judge = (call: Call, house: House, target: Target, outcome: Answer | Miss): void => {
   const { subject, name } = target.engine
   if (!(outcome instanceof Miss)) {
+    promptDone(call, house, target)
     if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
     else markGood(house.table, subject, outcome.first_byte_ms, house.now())
     return

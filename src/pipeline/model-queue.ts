@@ -4,13 +4,14 @@ import { KeyQueue } from '../balance/fair-queue.ts'
 import { headOf, queueTime, refund, serve, showHead } from '../balance/fair-time.ts'
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
+import { SUBJECT } from '../table/layout.ts'
 import type { House } from './house.ts'
 import { onPlaceLeft } from './place.ts'
 
 /** How often a queue looks for places that calls of other workers have left. */
 const LOOK_MS = 1
 /** How long a worker leaves a free place to another whose call is due first: it looks far more often, unless it is stuck. */
-const YIELD_MS = 10
+const YIELD_MS = 20
 /** Over what time the pace of the queue is averaged. */
 const PACE_MS = 1_000
 
@@ -44,6 +45,11 @@ export class ModelQueue {
   constructor(house: House, model: Model) {
     this.#house = house
     this.#model = model
+  }
+
+  /** True if it serves this very model; one of an older configuration goes on until nobody waits in it. */
+  serves(model: Model): boolean {
+    return this.#model === model || this.#entries.size > 0
   }
 
   /** Expected wait of a call with this start tag; 0 if there is nothing to tell from. */
@@ -96,18 +102,25 @@ export class ModelQueue {
     const { table } = this.#house
     for (let entry = this.#entries.head(); entry !== undefined; entry = this.#entries.head()) {
       showHead(table, this.#model.subject, this.#house.worker, entry.key)
-      if (this.#othersTurn(entry.key)) return
-      const found = entry.tryPlace()
-      if ('why' in found && found.why === 'full') {
+      if (!this.#hasRoom()) {
         this.#yields_tick_ms = undefined
         return
       }
+      if (this.#othersTurn(entry.key)) return
+      const found = entry.tryPlace()
+      if ('why' in found && found.why === 'full') return
       this.#entries.remove(entry)
       this.#yields_tick_ms = undefined
       serve(table, this.#model.subject, entry.start)
       this.#show()
       entry.leave('why' in found ? notNow(this.#model, found) : found)
     }
+  }
+
+  /** True if an engine of the model seems to have a place; only the claim can tell. */
+  #hasRoom(): boolean {
+    const { i32 } = this.#house.table
+    return this.#model.targets.some(({ engine }) => i32[engine.subject * 2 + SUBJECT.count]! < engine.config.capacity)
   }
 
   /** True while a worker whose first call is due before this one has had no time to see that a place is free. */

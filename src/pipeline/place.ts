@@ -3,8 +3,8 @@ import { addAmount, type Claim, giveCounts, takeCounts } from '../table/counts.t
 import type { Call } from './call.ts'
 import type { House } from './house.ts'
 
-/** A place at an engine: one call, and the tokens it is expected to hold there. */
-type Place = Claim & { readonly tokens: bigint }
+/** A place at an engine: one call, and the tokens of its prompt that the engine has still to work through. */
+type Place = Claim & { tokens: bigint }
 
 /** Takes a place at the target's engine; false if it is full. The call holds it until {@link leavePlace} or its end. */
 export const takePlace = (call: Call, house: House, target: Target, tokens: number): boolean => {
@@ -20,6 +20,15 @@ export const takePlace = (call: Call, house: House, target: Target, tokens: numb
 export const leavePlace = (call: Call, house: House, target: Target): void => {
   const at = call.claims.findIndex((claim) => claim.subject === target.engine.subject)
   if (at >= 0) give(house, call.claims.splice(at, 1))
+}
+
+/** The engine has worked through the prompt: its first token is there. */
+export const promptDone = (call: Call, house: House, target: Target): void => {
+  for (const claim of call.claims) {
+    if (claim.subject !== target.engine.subject || !isPlace(claim) || claim.tokens === 0n) continue
+    addAmount(house.table, house.worker, claim.subject, -claim.tokens)
+    claim.tokens = 0n
+  }
 }
 
 /** Gives back everything that a call holds. */

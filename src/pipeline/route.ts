@@ -106,7 +106,7 @@ const placeAt = (call: Call, house: House, model: Model, wish: Wish): Target | N
     const tried = full.length === 0 ? wish.tried : [...wish.tried, ...full]
     const chosen = chooseTarget(model, { ...wish, tried }, house.table, house.now(), house.random)
     if ('why' in chosen) return full.length > 0 ? { wait_ms: 1_000, why: 'full' } : chosen
-    if (takePlace(call, house, chosen, wish.ask.prompt_tokens + wish.ask.answer_tokens)) return chosen
+    if (takePlace(call, house, chosen, wish.ask.prompt_tokens)) return chosen
     notChosen(house, chosen, wish.picks)
     full.push(chosen)
   }

@@ -18,7 +18,7 @@ const queueOf = (house: House, model: Model): ModelQueue => {
   let by_model = queues.get(house)
   if (by_model === undefined) queues.set(house, (by_model = new Map()))
   let queue = by_model.get(model.name)
-  if (queue === undefined) by_model.set(model.name, (queue = new ModelQueue(house, model)))
+  if (!queue?.serves(model)) by_model.set(model.name, (queue = new ModelQueue(house, model)))
   return queue
 }
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { type HostileEngine, startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { json, script, until, wait, WHOLE } from '../kit/script.ts'
@@ -6,6 +6,9 @@ import { eventually, gate } from '../kit/wait.ts'
 import { percentile, type Seen, steadyFor } from './fleet.ts'
 
 /** What happens while every engine is full: four workers, whose connections the kernel spreads as it likes. */
+
+// Also when another file of the run has set another.
+setDefaultTimeout(60_000)
 
 let house: TestHouse
 const keys = new Map<string, string>()

@@ -1,9 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { type TestHouse, startHouse } from '../kit/house.ts'
 import { eventually } from '../kit/wait.ts'
 import { engineProcess, type EngineProcess, percentile, type Seen, steady, steadyFor } from './fleet.ts'
 
 /** Real demo engines, killed, stopped and slow, under a steady load on a house with two workers. */
+
+// Also when another file of the run has set another.
+setDefaultTimeout(60_000)
 
 let house: TestHouse
 let key: string
