@@ -20,7 +20,7 @@ export const endOf = (call: OpenCall): { intent: Intent; ending: Ending } => {
 }
 
 /** The ledger row of a call as posting knows it: no leaf, no salt, and the hashes of the bodies as they are. */
-export const callRow = (intent: Intent, ending: Ending, prices: PriceList): CallRow => {
+export const callRow = (intent: Intent, ending: Ending, prices: PriceList, series: string): CallRow => {
   const prompt_tokens = count(ending.prompt_tokens, TOKENS_MAX)
   const completion_tokens = count(ending.completion_tokens, TOKENS_MAX)
   const cached_tokens = count(ending.cached_tokens, prompt_tokens)
@@ -61,6 +61,7 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList): Call
     engine_ms: count(ending.engine_ms),
     first_token_ms: count(ending.first_token_ms),
     total_ms: count(ending.total_ms),
+    series,
     request_sha256: intent.request_sha256,
     response_sha256: ending.response_sha256,
     salt: null,

@@ -46,6 +46,7 @@ export const callLeaf = (row: CallRow, tried: readonly AttemptRow[]): Uint8Array
     request_sha256: row.request_sha256.toHex(),
     response_sha256: row.response_sha256.toHex(),
     salt_sha256: row.salt === null ? '' : sha256(row.salt).toHex(),
+    series: text(row.series),
     status: row.status,
     stream: flag(row.stream),
     tenant: text(row.tenant),

@@ -136,7 +136,7 @@ const newDraft = (): Draft => ({
 
 const post = (draft: Draft, books: Books, prices: PriceList, call: OpenCall) => {
   const { intent, ending } = endOf(call)
-  const row = callRow(intent, ending, prices)
+  const row = callRow(intent, ending, prices, call.series)
   draft.rows.push(row)
   draft.entries.push(...entriesAtEnd(row, ending.at_ms))
   if (call.attempts.length > 0) draft.attempts.push(...attemptRows(call, intent))

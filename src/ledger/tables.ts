@@ -45,6 +45,8 @@ export const calls = sqliteTable(
     engine_ms: whole('engine_ms').notNull(),
     first_token_ms: whole('first_token_ms').notNull(),
     total_ms: whole('total_ms').notNull(),
+    /** The journal series, so the worker's life, that the call was made in. */
+    series: text('series').notNull().default(''),
     /** SHA-256(salt ‖ SHA-256 of the body); empty if the process that would know has died. The response likewise. */
     request_sha256: bytes('request_sha256').notNull(),
     response_sha256: bytes('response_sha256').notNull(),

@@ -9,7 +9,7 @@ import { PRICE, PRICES, ending, intent } from './make.ts'
 const ODD = ['', 'plain', 'with "quotes" \\ and\nlines', 'é漢😀\u2028', '\u0000\u001f\u007f']
 const salt = new Uint8Array(16).fill(7)
 const call = (changes: Partial<CallRow> = {}): CallRow => ({
-  ...callRow(intent('call_a'), ending('call_a'), PRICES),
+  ...callRow(intent('call_a'), ending('call_a'), PRICES, 'w00-000001'),
   salt,
   log_index: 5,
   ...changes,

@@ -234,6 +234,7 @@ test('the row carries every field of both records', () => {
     hold_nanodollars: BigInt(hold_nanodollars),
     charge_nanodollars: 6_550_000n,
     price_version,
+    series: expect.any(String),
     salt: null,
     log_index: null,
   })
