@@ -86,7 +86,7 @@ const checkSizes = (leaves: number, rows: number, signed: number, note: Note): v
   if (rows < signed)
     throw new Difference(`the ledger has rows for ${rows} leaves, and a checkpoint signs ${signed}: rows are missing`)
   if (leaves < rows)
-    throw new Difference(`the log has ${leaves} leaves, and the ledger rows for ${rows}: its tail is missing`)
+    note(`${rows - leaves} leaves that are not signed are missing; the next start makes them of their rows`)
   if (leaves > rows) note(`${leaves - rows} leaves were not committed with their rows; the next start cuts them`)
   if (rows > signed) note(`${rows - signed} leaves are not signed yet; the next start signs them`)
 }
