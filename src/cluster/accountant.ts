@@ -2,12 +2,15 @@ import { parseVerifierKey } from '../audit/note-key.ts'
 import { cosigner } from '../audit/witness.ts'
 import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
+import { usd } from '../base/money.ts'
 import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
 import { parseSeriesName } from '../journal/format.ts'
 import { runAccountant, startPositions } from '../ledger/accountant.ts'
 import { keepOrders } from '../ledger/adjustment-posting.ts'
+import { watchBudgets } from '../ledger/budget-threshold.ts'
 import { openReader } from '../ledger/database.ts'
+import { spentBetween } from '../ledger/invoice-sums.ts'
 import { tidyJournal } from '../ledger/journal-tidy.ts'
 import { keepLog } from '../ledger/log-keeper.ts'
 import { openLedger } from '../ledger/open-ledger.ts'
@@ -39,6 +42,13 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     priceList(await written(() => syncPrices(store, models, nowMs(), ledger_log), log))
   let prices = await pricesOf(boot.config)
   let keep_ms = boot.config.ledger.journal_keep_ms
+  let { tenants } = boot.config
+  const alerts = watchBudgets({
+    tenants: () => tenants,
+    spent: (tenant, from_ms, to_ms) => spentBetween(store, tenant, from_ms, to_ms),
+    tell: ({ tenant, budget: { per, timezone, alert_share: share }, spent, limit }) =>
+      log('warn', 'budget_threshold', { tenant, per, timezone, share, spent_usd: usd(spent), limit_usd: usd(limit) }),
+  })
   const accountant = runAccountant({
     tail: openJournalTail({ folder: files.journal, positions: startPositions(poster) }),
     poster,
@@ -47,6 +57,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     is_live: (series) => isLive(table, series),
     poll_ms: POLL_MS,
     tidy: (positions) => tidyJournal({ folder: files.journal, positions, keep_ms }),
+    on_posted: (rows) => alerts.posted(rows),
     on_trouble: (cause, attempt) => log('warn', 'posting_postponed', { cause, attempt }),
   })
   accountant.done.catch((cause: unknown) => {
@@ -78,6 +89,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   return {
     onConfig: async ({ config }) => {
       prices = await pricesOf(config)
+      tenants = config.tenants
       keep_ms = config.ledger.journal_keep_ms
     },
     drain: async (grace_ms) => {

@@ -30,6 +30,13 @@ export const Budget = Type.Object(
       maxLength: 64,
       description: 'IANA name of the zone in which windows begin.',
     }),
+    alert_share: Type.Optional(
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: 1,
+        description: 'Share of the limit at which the log tells (budget_threshold), once a window; never if absent.',
+      }),
+    ),
     increases: Type.Optional(
       Type.Array(
         Type.Object(

@@ -22,6 +22,8 @@ export type AccountantPorts = {
   readonly tidy?: (positions: readonly JournalPosition[]) => readonly string[] | Failure
   /** Told of each write that has to be repeated, of a series that cannot be read on, and of what cannot be tidied. */
   readonly on_trouble?: (cause: unknown, attempt: number) => void
+  /** Told of the calls of each posting, once it is committed. Must not throw. */
+  readonly on_posted?: (rows: Posting['rows']) => void
   /** Awaited before each write: delay for experiments. */
   readonly before_post?: () => Promise<void>
 }
@@ -150,6 +152,7 @@ const write = async (ports: AccountantPorts, state: State, make: () => Posting |
     if (!('is' in posting) && result.is === 'posted') {
       advance(state.books, posting)
       tally(ports, state, posting)
+      if (posting.rows.length > 0) ports.on_posted?.(posting.rows)
       return true
     }
     state.counts.retries += 1

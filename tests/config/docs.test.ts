@@ -49,7 +49,12 @@ describe('redaction', () => {
     expect(JSON.stringify(shown)).not.toContain('sk-sample')
     expect(shown.engines[0]!.key).toBe('***')
     expect('key' in shown.engines[1]!).toBe(false)
-    expect({ ...shown, engines: [] }).toEqual({ ...config, engines: [] })
+    expect(JSON.stringify(shown)).not.toContain('a-secret-of-sixteen')
+    const { webhook, ...tenant } = shown.tenants[0]!
+    expect(webhook).toEqual({ ...config.tenants[0]!.webhook!, secret: '***' })
+    const { webhook: _secret, ...other } = config.tenants[0]!
+    expect(tenant).toEqual(other)
+    expect({ ...shown, engines: [], tenants: [] }).toEqual({ ...config, engines: [], tenants: [] })
     shown.engines[0]!.can.length = 0
     shown.tenants[0]!.budgets.length = 0
     expect(config).toEqual(load(sample()))

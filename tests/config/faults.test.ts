@@ -24,7 +24,7 @@ const usd_allowed = 'allowed: a decimal in quotes such as "12.50", at most 9 dig
 const price_allowed = 'allowed: a decimal in quotes such as "0.20", at most 6 digits before the point and 6 after'
 const key_allowed = 'allowed: printable ASCII, 1 to 8192 characters'
 const url_allowed = 'http://… or https://…, without user name, password and #'
-const known_sections = 'known: server, ledger, audit, idempotency, cors, timeouts, engines, models, tenants'
+const known_sections = 'known: server, ledger, audit, idempotency, jobs, cors, timeouts, engines, models, tenants'
 const end = 'allowed: fallbacks that end'
 
 describe('one fault, one line', () => {

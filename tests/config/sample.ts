@@ -21,6 +21,15 @@ export const sample = () => ({
     witness: { url: 'https://witness.example/add-checkpoint', key: `w+01234567+${'A'.repeat(44)}` },
   },
   idempotency: { keep_ms: 86400001, entries_max: 14, bytes_max: 65537, answer_bytes_max: 2000 },
+  jobs: {
+    queue_max: 15,
+    wait_ms: 1600,
+    keep_ms: 1700,
+    bytes_max: 2000000,
+    attempts_max: 4,
+    engine_share: 0.7,
+    webhook_private: true,
+  },
   cors: { origins: ['https://app.example'] },
   timeouts: { connect_ms: 1, first_byte_ms: 2, first_token_ms: 3, between_tokens_ms: 4, total_ms: 50 },
   engines: [
@@ -78,8 +87,17 @@ export const sample = () => ({
   tenants: [
     {
       name: 'acme',
-      budgets: [{ usd: '100.00', per: 'month', timezone: 'Asia/Seoul' }],
+      budgets: [
+        {
+          usd: '100.00',
+          per: 'month',
+          timezone: 'Asia/Seoul',
+          alert_share: 0.8,
+          increases: [{ usd: '5.00', until: '2026-03-01T00:00:00Z', reason: 'launch' }],
+        },
+      ],
       limits: { requests_per_minute: 600, tokens_per_minute: 200000, concurrent: 50 },
+      webhook: { secret: 'a-secret-of-sixteen-characters', url: 'https://hook.example/weir' },
       models: ['large'],
       priority_max: 'high',
     },
