@@ -7,6 +7,8 @@ import { homeOf } from './sessions.ts'
 
 /** Prompt tokens not yet worked through that weigh as much as one more call. */
 const TOKENS_A_CALL = 512
+/** An engine of unknown latency counts as this fast, and no engine as faster: so it is asked, and ties share. */
+const LATENCY_MS_MIN = 1
 /** Above this share of its KV cache an engine begins to evict and to wait. */
 const CACHE_FREE = 0.8
 /** Scrapes that may be missed before what they said is unknown. */
@@ -77,7 +79,7 @@ export class TableField implements Field {
     const work = 1 + calls + this.#tokens(at) / TOKENS_A_CALL + waiting
     const pressure = cache > CACHE_FREE ? 1 + (cache - CACHE_FREE) * 10 : 1
     const latency_ms = latencyMs(this.#table, subject, this.#now_ms) + this.#table.f64[subject + ENGINE.token_ms]!
-    return (Math.sqrt(latency_ms || 1) * work * pressure) / this.weight(at)
+    return (Math.sqrt(Math.max(LATENCY_MS_MIN, latency_ms)) * work * pressure) / this.weight(at)
   }
 
   latencyMs(at: number): number {

@@ -74,7 +74,7 @@ const call = (model: string, tenant: string, headers: Record<string, string> = {
   )
 const codeOf = async (response: Response) => ((await response.json()) as { error: { code: string } }).error.code
 
-test('the capacity of an engine is never exceeded, over all workers; nobody is turned away', async () => {
+test('C32: the capacity of an engine is never exceeded over all workers, however connections are spread; nobody is turned away', async () => {
   const answers = await Promise.all(Array.from({ length: 150 }, () => call('exact', 'flood')))
   expect(answers.filter(({ status }) => status !== 200)).toEqual([])
   const engine = engines.get('exact')!
