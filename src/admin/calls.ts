@@ -1,7 +1,15 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { Failure } from '../base/failure.ts'
 import { quoted } from '../config/faults.ts'
-import { type CallFilter, callsPage, oneCall, usage, USAGE_GROUPS, type UsageGroup } from '../ledger/queries.ts'
+import {
+  type CallFilter,
+  callsPage,
+  oneCall,
+  ROLLED_UP,
+  usage,
+  USAGE_GROUPS,
+  type UsageGroup,
+} from '../ledger/queries.ts'
 import { attemptOnWire, callOnWire, isoOf, moneyOnWire } from '../ledger/wire.ts'
 import { fieldFault } from './input.ts'
 import { type AdminRoute, adminRoute, listOf, PAGE, PAGE_ROWS } from './route.ts'
@@ -110,7 +118,8 @@ export const CALL_ROUTES: readonly AdminRoute[] = [
     path: '/admin/usage',
     tag: 'ledger',
     summary: 'Calls, tokens and charges, summed',
-    description: 'By whole days in UTC: each day that the period touches counts whole.',
+    description:
+      'By whole days in UTC: each day that the period touches counts whole. Grouped by key or end_user it reads the calls themselves: from is needed then, and at most 92 days.',
     query: UsageQuery,
     example: listOf({
       tenant: 'acme',
@@ -123,11 +132,13 @@ export const CALL_ROUTES: readonly AdminRoute[] = [
       reasoning_tokens: 0,
       charge_nanodollars: 144_000,
     }),
-    run: ({ query }, { ledger_reader }) => {
+    run: ({ query }, { ledger_reader, now }) => {
       const filter = filterOf(query)
       if (filter instanceof Failure) return filter
       const groups = groupsOf(query.group_by)
       if (groups instanceof Failure) return groups
+      const long = tooLong(groups, filter, now())
+      if (long) return long
       const rows = usage(ledger_reader, groups, filter)
       const data = rows.map((row) => ({ ...row, charge_nanodollars: moneyOnWire(row.charge_nanodollars) }))
       return { json: { data, next_cursor: null } }
@@ -148,6 +159,19 @@ const filterOf = (query: Static<typeof CallsQuery> | Static<typeof UsageQuery>):
     ...(from_ms !== undefined && { from_ms }),
     ...(to_ms !== undefined && { to_ms }),
   }
+}
+
+const CALLS_SPAN_MAX_MS = 92 * 86_400_000
+
+const tooLong = (
+  groups: readonly UsageGroup[],
+  { from_ms, to_ms }: CallFilter,
+  now_ms: number,
+): Failure | undefined => {
+  if (groups.every((group) => ROLLED_UP.includes(group))) return undefined
+  if (from_ms !== undefined && (to_ms ?? now_ms) - from_ms <= CALLS_SPAN_MAX_MS) return undefined
+  const found = from_ms === undefined ? 'is missing' : 'is more than 92 days before the end'
+  return fieldFault('from', found, `needed by key or end_user: a time, at most 92 days before to`)
 }
 
 const groupsOf = (text: string | undefined): UsageGroup[] | Failure => {

@@ -54,8 +54,10 @@ export const oneCall = ({ drizzle }: Store, id: string) => {
   return { row, attempts: tried, entries: transfers }
 }
 
-/** What usage can be grouped by. */
-export const USAGE_GROUPS = ['tenant', 'model', 'day'] as const
+/** What usage can be grouped by. Keys and end users are in no roll-up: for them the calls themselves are summed. */
+export const USAGE_GROUPS = ['tenant', 'model', 'day', 'key', 'end_user'] as const
+/** Those that {@link usage} answers without reading the calls. */
+export const ROLLED_UP: readonly UsageGroup[] = ['tenant', 'model', 'day']
 export type UsageGroup = (typeof USAGE_GROUPS)[number]
 
 export type UsageRow = { readonly [group in UsageGroup]?: string } & {
@@ -69,8 +71,13 @@ export type UsageRow = { readonly [group in UsageGroup]?: string } & {
 }
 
 /** Sums of whole UTC days, each day that [from, to) touches, ordered by the groups; at most `limits.page_rows_max` rows. */
-export const usage = ({ drizzle }: Store, groups: readonly UsageGroup[], filter: CallFilter): UsageRow[] => {
-  const by = USAGE_GROUPS.filter((group) => groups.includes(group))
+export const usage = (store: Store, groups: readonly UsageGroup[], filter: CallFilter): UsageRow[] =>
+  groups.every((group) => ROLLED_UP.includes(group))
+    ? usageOfDays(store, groups, filter)
+    : usageOfCalls(store, groups, filter)
+
+const usageOfDays = ({ drizzle }: Store, groups: readonly UsageGroup[], filter: CallFilter): UsageRow[] => {
+  const by = (['tenant', 'model', 'day'] as const).filter((group) => groups.includes(group))
   const sum = (column: SQLWrapper) => sql`coalesce(sum(${column}), 0)`.mapWith(Number)
   return drizzle
     .select({
@@ -94,6 +101,44 @@ export const usage = ({ drizzle }: Store, groups: readonly UsageGroup[], filter:
     )
     .groupBy(...by.map((group) => rollups[group]))
     .orderBy(...by.map((group) => asc(rollups[group])))
+    .limit(limits.page_rows_max)
+    .all()
+}
+
+const usageOfCalls = ({ drizzle }: Store, groups: readonly UsageGroup[], filter: CallFilter): UsageRow[] => {
+  const by = USAGE_GROUPS.filter((group) => groups.includes(group))
+  const column = {
+    tenant: sql`${calls.tenant}`,
+    model: sql`${calls.model}`,
+    day: sql`date(${calls.at_ms} / 1000, 'unixepoch')`,
+    key: sql`${calls.key_id}`,
+    end_user: sql`${calls.end_user}`,
+  }
+  const sum = (of: SQLWrapper) => sql`coalesce(sum(${of}), 0)`.mapWith(Number)
+  const { from_ms, to_ms, ...rest } = filter
+  return drizzle
+    .select({
+      ...Object.fromEntries(by.map((group) => [group, column[group].mapWith(String)])),
+      calls: sql`count(*)`.mapWith(Number),
+      unpriced_calls: sum(sql`${calls.charge_nanodollars} IS NULL`),
+      prompt_tokens: sum(calls.prompt_tokens),
+      cached_tokens: sum(calls.cached_tokens),
+      completion_tokens: sum(calls.completion_tokens),
+      reasoning_tokens: sum(calls.reasoning_tokens),
+      charge_nanodollars: sql`coalesce(sum(${calls.charge_nanodollars}), 0)`.mapWith(BigInt),
+    })
+    .from(calls)
+    .where(
+      and(
+        ...conditions({
+          ...rest,
+          ...(from_ms !== undefined && { from_ms: Math.floor(from_ms / DAY_MS) * DAY_MS }),
+          ...(to_ms !== undefined && { to_ms: Math.ceil(to_ms / DAY_MS) * DAY_MS }),
+        }),
+      ),
+    )
+    .groupBy(...by.map((group) => column[group]))
+    .orderBy(...by.map((group) => asc(column[group])))
     .limit(limits.page_rows_max)
     .all()
 }

@@ -64,7 +64,7 @@ const config = () => ({
       },
     },
   ],
-  tenants: [{ name: 'acme', budgets: [{ usd: '1000.00', per: 'month' }] }],
+  tenants: [{ name: 'acme', budgets: [{ usd: '1000.00', per: 'month', alert_share: 0.00001 }] }],
 })
 
 const month = () => new Date().toISOString().slice(0, 7)
@@ -88,6 +88,13 @@ test('each part of a call has its price, in the header as in the ledger', async 
   expect(response.headers.get('x-weir-cost-usd')).toBe('0.01752')
   const row = await eventually(() => house.rows().find((each) => each['id'] === id) ?? false, 5_000)
   expect(row).toMatchObject({ charge_nanodollars: 17_520_000, audio_input_tokens: 300, audio_output_tokens: 50 })
+})
+
+test('spending that reaches the share that a budget names is told once', async () => {
+  await eventually(() => house.logged('budget_threshold').length > 0, 5_000)
+  expect(house.logged('budget_threshold')).toMatchObject([
+    { tenant: 'acme', per: 'month', share: 0.00001, spent_usd: '0.01752', limit_usd: '1000.00' },
+  ])
 })
 
 test('a call has the price of the time at which it began, and its row names the version', async () => {

@@ -109,12 +109,24 @@ test.each<[UsageGroup[], CallFilter, string[]]>([
   [['day'], { to_ms: Date.UTC(2026, 7, 1) }, ['2026-07-31 4 1 19650000']],
   [['day'], { to_ms: Date.UTC(2026, 7, 1) + 1, model: 'm9' }, ['2026-07-31 1 1 0']],
   [['tenant'], { tenant: 'nobody' }, []],
+  [['key'], {}, ['key_1 6 1 32750000']],
+  [['tenant', 'end_user'], {}, ['acme jo 4 1 19650000', 'zeta jo 2 0 13100000']],
+  // Whole days here too: what it says of a day is what the roll-ups say.
+  [['day', 'key'], { from_ms: AT_MS + 5, to_ms: AT_MS + 6 }, ['2026-07-31 key_1 4 1 19650000']],
+  [['key'], { to_ms: Date.UTC(2026, 7, 1), model: 'm1' }, ['key_1 3 0 19650000']],
 ])('usage by %j of %j', (groups, filter, want) => {
   const rows = usage(store, groups, filter)
   const say = (row: (typeof rows)[number]) =>
-    [row.tenant, row.model, row.day, row.calls, row.unpriced_calls, row.charge_nanodollars].filter(
-      (part) => part !== undefined,
-    )
+    [
+      row.tenant,
+      row.model,
+      row.day,
+      row.key,
+      row.end_user,
+      row.calls,
+      row.unpriced_calls,
+      row.charge_nanodollars,
+    ].filter((part) => part !== undefined)
   expect(rows.map((row) => say(row).join(' '))).toEqual(want)
 })
 
