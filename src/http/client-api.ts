@@ -28,6 +28,9 @@ const CALL_FAILURES: readonly FailureCode[] = [
   'rate_exceeded',
   'concurrency_exceeded',
   'budget_exceeded',
+  'conflict',
+  'idempotency_mismatch',
+  'answer_not_kept',
   'internal',
 ]
 const ENGINE_FAILURES: readonly FailureCode[] = [
@@ -62,20 +65,19 @@ const ANSWER_HEADERS = {
   'x-weir-model': header('The model that answered, which may be a fallback.'),
   'x-weir-engine': header('The engine that answered.'),
   'x-weir-cost-usd': header('What the call costs; on answers that are not streams.'),
+  'x-weir-replayed': header('`true` if it is the first answer to this Idempotency-Key.'),
   'x-ratelimit-limit-requests': header('Requests a minute.', number),
   'x-ratelimit-remaining-requests': header('What is left of them.', number),
   'x-ratelimit-reset-requests': header('Until all are back, such as `1.2s`.'),
 }
 
 const REQUEST_HEADERS = [
-  {
-    in: 'header',
-    name: 'traceparent',
-    required: false,
-    description: 'W3C trace context, passed on to the engine.',
-    schema: { type: 'string' },
-  },
-]
+  ['traceparent', 'W3C trace context, passed on to the engine.'],
+  [
+    'Idempotency-Key',
+    'A name of your own for this call, at most 255 characters. Sent again with the same body and API key, within a day, it gets the first answer again, byte for byte, and is charged once (`x-weir-replayed: true`). While the first runs the answer is 409, with another body 422; after a failure, or an answer that was cut, it runs anew.',
+  ],
+].map(([name, description]) => ({ in: 'header', name, required: false, description, schema: { type: 'string' } }))
 
 type Exchange = { readonly asked: unknown; readonly answered: unknown; readonly streamed?: string }
 

@@ -32,6 +32,12 @@ export const preflight = (config: Config, request: Request, methods: string): Re
 const RATE = ['limit', 'remaining', 'reset'].flatMap((part) =>
   ['requests', 'tokens'].map((what) => `x-ratelimit-${part}-${what}`),
 )
-const EXPOSED = ['retry-after', 'x-weir-call-id', 'x-weir-model', 'x-weir-engine', 'x-weir-cost-usd', ...RATE].join(
-  ', ',
-)
+const EXPOSED = [
+  'retry-after',
+  'x-weir-call-id',
+  'x-weir-model',
+  'x-weir-engine',
+  'x-weir-cost-usd',
+  'x-weir-replayed',
+  ...RATE,
+].join(', ')
