@@ -6,9 +6,11 @@ import { journalBench } from './journal.ts'
 import { figure, type Figures, type Options, type Result } from './kit/report.ts'
 import { ledgerBench } from './ledger.ts'
 import { merkleBench } from './merkle.ts'
+import { drawRoutingBench, routingBench } from './routing.ts'
 import { stagesBench } from './stages.ts'
 import { sweepBench } from './sweep.ts'
 import { transport } from './transport.ts'
+import { twelveThousandBench } from './twelve-thousand.ts'
 
 /** A benchmark: what it measures, how long a run is and how many alternations there are unless told otherwise. */
 export type Bench = {
@@ -16,6 +18,8 @@ export type Bench = {
   readonly seconds?: number
   readonly runs?: number
   readonly run: (options: Options) => Promise<Result>
+  /** Draws its figures, where one bar each does not show them. */
+  readonly draw?: (figures: Figures) => string
 }
 
 /** Every benchmark by its name. */
@@ -28,11 +32,22 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   stages: { what: 'time of each stage of the hot path, in process', seconds: 1, run: stagesBench },
   fifty: { what: '50 clients', run: fiftyBench },
   thousand: { what: '1,000 clients', run: thousandBench },
+  'twelve-thousand': {
+    what: '12,000 clients at once under three limits on open files: jobs and /data',
+    runs: 3,
+    run: (options) => twelveThousandBench(options),
+  },
   sweep: { what: 'throughput at 1, 4, 32, 128, 256 and 1,024 connections', seconds: 3, run: sweepBench },
   transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
   journal: { what: 'append and durable records a second', run: journalBench },
   ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },
   merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },
+  routing: {
+    what: 'strategies over simulated engines, and the time of one choice',
+    runs: 5,
+    run: routingBench,
+    draw: drawRoutingBench,
+  },
   bytes: { what: 'JSON and event scanners, ns an operation', seconds: 0.1, runs: 3, run: (options) => bytes(options) },
 }
 

@@ -41,6 +41,6 @@ else {
 }
 if (values.svg !== undefined) {
   mkdirSync(values.svg, { recursive: true })
-  writeFileSync(`${values.svg}/${name}.svg`, chart(name!, result.figures))
+  writeFileSync(`${values.svg}/${name}.svg`, bench.draw?.(result.figures) ?? chart(name!, result.figures))
 }
 process.exit(0)

@@ -116,7 +116,11 @@ const oneCall = async (
   }
   let from = Bun.nanoseconds()
   const { server } = house.catalogue.config
-  const read = ended('body', from, await readBody(reading.request, server.body_bytes_max, server.body_ms, () => undefined))
+  const read = ended(
+    'body',
+    from,
+    await readBody(reading.request, server.body_bytes_max, server.body_ms, () => undefined),
+  )
   if (read.length !== BODY.length) throw new Error('the body is not the body')
   from = Bun.nanoseconds()
   const admitted = ended('admit', from, admit(arriving, house))
@@ -142,12 +146,6 @@ const oneCall = async (
   times.get('all')!.push(sum - Math.min(last('body'), last('limit_with_body')))
   times.get('limit')!.push(Math.max(0, last('limit_with_body') - last('body')))
   times.get('journal')!.push(last('intent') + last('ending'))
-}
-
-/** A call that is answered early is not what is measured here. */
-const onward = <T>(value: T | Response): T => {
-  if (value instanceof Response) throw new Error('the stage answers')
-  return value
 }
 
 /** A stage that had to wait is not what is measured here. */

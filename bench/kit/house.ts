@@ -38,6 +38,7 @@ export const houseHere = async (): Promise<{ house: House; close(): Promise<void
     metrics: openMetrics(table, 0),
     watch,
     refusals: countRefusals(journal),
+    askProof: async () => new Failure('not_found'),
     bodies: new BodyRoom(),
     log: () => undefined,
     catalogue: buildCatalogue(

@@ -1,6 +1,7 @@
 import { buildCatalogue, type OpenTransport } from '../balance/catalogue.ts'
 import { nowMs, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
+import { DescriptorReserve } from '../engines/descriptor-reserve.ts'
 import { transportOpener } from '../engines/open-transport.ts'
 import { proofAsker } from '../http/call-proof.ts'
 import { dataPlane } from '../http/data-plane.ts'
@@ -18,6 +19,7 @@ import { openWatch } from '../pipeline/watch.ts'
 import { emptyKeyView, refreshKeys } from '../table/key-file.ts'
 import { WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, workerF64, workerI32 } from '../table/table.ts'
+import { lengthenBacklog } from './backlog.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 import { planDescriptors } from './descriptors.ts'
 import type { Boot } from './messages.ts'
@@ -39,7 +41,9 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     sync_ms: config.ledger.sync_ms,
   })
   if (journal instanceof Failure) throw new Error('the journal cannot be opened', { cause: journal.detail.cause })
-  const openTransport = transportOpener(planDescriptors(config, boot.descriptors_max).upstream_sockets)
+  const { allowed, needed, upstream_sockets } = planDescriptors(config, boot.descriptors_max)
+  const reserve = allowed < needed ? new DescriptorReserve(upstream_sockets) : undefined
+  const openTransport = transportOpener(upstream_sockets, reserve)
   const house = openHouse(boot, journal, log, openTransport)
   const { table } = house
   refreshKeys(house.keys, files.keys, table)
@@ -54,13 +58,18 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
   })
   const server = app.server!
+  if (!lengthenBacklog(server.port!)) log('info', 'backlog_not_lengthened')
   const beat = setInterval(() => {
     table.f64[workerF64(index, WORKER.heartbeat_ms)] = nowMs()
     table.f64[workerF64(index, WORKER.loop_lag_ms)] = house.watch.lag_ms()
-    table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()
     Atomics.store(table.i32, workerI32(index, WORKER.journal_full), journal.has_room() ? 0 : 1)
-    refreshKeys(house.keys, files.keys, table)
     house.refusals.flush(nowMs())
+    try {
+      table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()
+      refreshKeys(house.keys, files.keys, table)
+    } catch {
+      // Clients hold every descriptor, so no file can be opened: the next beat does it.
+    }
   }, BEAT_MS)
   Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.live)
   ready(server.port!)

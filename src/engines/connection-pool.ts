@@ -1,6 +1,7 @@
 import { tickMs } from '../base/clock.ts'
 import { Connection, type ConnectionOwner, type Origin } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
+import type { DescriptorReserve } from './descriptor-reserve.ts'
 import type { Holder, Lane, SocketExchange } from './socket-exchange.ts'
 
 /** Bounds of a pool. */
@@ -9,6 +10,8 @@ export type PoolOptions = {
   readonly sockets_max: number
   /** Exchanges that may wait for a connection, 16,384 unless given; the next one fails at once. */
   readonly waiting_max?: number
+  /** Lends each connection its descriptor. */
+  readonly reserve?: DescriptorReserve | undefined
 }
 
 /** Engines are few; origins beyond this that hold nothing are forgotten. */
@@ -26,6 +29,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   readonly deadlines = new Deadlines()
   readonly #sockets_max: number
   readonly #waiting_max: number
+  readonly #reserve: DescriptorReserve | undefined
   readonly #origins = new Map<string, Origin>()
   #open = 0
   #waiting = 0
@@ -35,6 +39,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   constructor(options: PoolOptions) {
     this.#sockets_max = options.sockets_max
     this.#waiting_max = options.waiting_max ?? WAITING_MAX
+    this.#reserve = options.reserve
   }
 
   /** Puts the exchange on a connection, now or later. */
@@ -122,6 +127,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
     this.deadlines.set(connection, first!.deadlines.connect_ms)
     const { hostname, port } = origin
     const socket = Connection.handlers
+    this.#reserve?.lend()
     // A failure is reported through `connectError` as well; here it only must not count as unhandled.
     Bun.connect<Connection>({ hostname, port, data: connection, socket }).catch(() => undefined)
   }
@@ -222,6 +228,7 @@ export class ConnectionPool implements ConnectionOwner, Holder {
   #left(origin: Origin): void {
     origin.open -= 1
     this.#open -= 1
+    this.#reserve?.giveBack()
     const longest = this.#longestWaiting()
     if (longest) this.#dialFor(longest)
   }

@@ -117,15 +117,19 @@ const viewOf = (id: string, folder: string, segment: string, job: Shown): JobVie
   json: jobObject(id, job, readAnswer(folder, segment, job)),
 })
 
-/** Does something again and again. What the file system refuses is logged, and tried again. */
-const repeated = (house: House, every_ms: number, work: () => void): Timer =>
-  setInterval(() => {
+/** Does something again and again. What the file system refuses is logged once, until it has worked again. */
+const repeated = (house: House, every_ms: number, work: () => void): Timer => {
+  let told = false
+  return setInterval(() => {
     try {
       work()
+      told = false
     } catch (cause) {
-      house.log('error', 'jobs_not_kept', { cause })
+      if (!told) house.log('error', 'jobs_not_kept', { cause })
+      told = true
     }
   }, every_ms)
+}
 
 type Reader = (folder: string, segment: string, offset: number) => StoredJob | undefined
 
