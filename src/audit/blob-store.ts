@@ -1,6 +1,6 @@
 import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileBytes, openFile, readAt, writeAt } from './disk.ts'
+import { fileBytes, openFile, readAt, syncLater, writeAt } from './disk.ts'
 
 /**
  * Byte strings by number, appended and never changed: the leaves of the log, and its checkpoints. Two files:
@@ -107,6 +107,12 @@ export class BlobStore {
   sync(): void {
     fdatasyncSync(this.#data)
     fdatasyncSync(this.#index)
+  }
+
+  /** Like `sync`, for what is there at the call, without holding up the process. */
+  async syncLater(): Promise<void> {
+    await syncLater(this.#data)
+    await syncLater(this.#index)
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fdatasync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs'
 
 /** Whole reads and writes at a position. All throw the operating system's error; the log turns it into a failure. */
 
@@ -42,3 +42,7 @@ export const syncFolder = (folder: string): void => {
     closeSync(fd)
   }
 }
+
+/** Brings to the disk what was written before the call, without holding up the process. */
+export const syncLater = (fd: number): Promise<void> =>
+  new Promise((done, failed) => fdatasync(fd, (cause) => (cause ? failed(cause) : done())))

@@ -32,6 +32,11 @@ export type Log = LogReader & {
   readonly append: (leaves: readonly Uint8Array[]) => number | Failure
   /** The signed checkpoint of the log as it is; a new one only where it grew or a key is being rotated. */
   readonly checkpoint: () => string | Failure
+  /**
+   * Like `checkpoint`, of the log as it is at the call, without holding up the process while the disk works. Leaves may be
+   * appended meanwhile, and none that are there may be cut. One at a time; `close` only after it.
+   */
+  readonly checkpointLater: () => Promise<string | Failure>
   /** Keeps cosignatures of the newest checkpoint, whose signed text must be `text`. They must be verified already. */
   readonly keepSignatures: (text: string, signatures: readonly NoteSignature[]) => StoredCheckpoint | Failure
   /** Begins a key rotation: the next checkpoint is signed by the old key and the new one, later ones by the new one. */
@@ -96,6 +101,7 @@ const writeSide = (
 ): Log => {
   const { leaves, nodes, checkpoints } = files
   let keys = opened_keys
+  let closed = false
   const write = <T>(work: () => T): T | Failure => onDisk('The audit log cannot be written.', work)
   const sync = () => {
     leaves.sync()
@@ -106,24 +112,49 @@ const writeSide = (
     keys = next
     return next.verifiers
   }
-  const sign = (): string | Failure => {
+  /** The newest checkpoint if there is nothing to sign, or why nothing may be signed. */
+  const standing = (): string | Failure | undefined => {
     const last = checkpoints.latest()
-    if (last) {
-      const fault = continues(files, last)
-      if (fault) return fault
-      if (last.checkpoint.size === nodes.size && keys.signers.length === 1) return last.note
-    }
-    sync()
-    const note = signCheckpoint({ origin, size: nodes.size, root: nodes.root() }, keys.signers)
+    if (!last) return undefined
+    const fault = continues(files, last)
+    return fault ?? (last.checkpoint.size === nodes.size && keys.signers.length === 1 ? last.note : undefined)
+  }
+  const store = (size: number, root: Uint8Array): string | Failure => {
+    const note = signCheckpoint({ origin, size, root }, keys.signers)
     checkpoints.append(note)
     const retired = keys.signers.length > 1 ? take(retireSigningKey(key_file, origin)) : keys.verifiers
     return retired instanceof Failure ? retired : note
+  }
+  const sign = (): string | Failure => {
+    const stands = standing()
+    if (stands !== undefined) return stands
+    sync()
+    return store(nodes.size, nodes.root())
+  }
+  const signLater = async (): Promise<string | Failure> => {
+    const stands = write(standing)
+    if (stands !== undefined) return stands
+    const [size, root] = [nodes.size, nodes.root()]
+    try {
+      await leaves.syncLater()
+      await nodes.syncLater()
+    } catch (cause) {
+      return new Failure('internal', { says: 'The audit log cannot be written.', cause })
+    }
+    if (closed || nodes.size < size) return new Failure('internal', { says: 'The log was closed or cut meanwhile.' })
+    return write(() => {
+      // Another checkpoint may have been signed in the meantime.
+      const last = checkpoints.latest()
+      const ahead = last ? last.checkpoint.size - size : -1
+      return ahead > 0 || (ahead === 0 && keys.signers.length === 1) ? last!.note : store(size, root)
+    })
   }
   return {
     ...readSide(files, () => nodes.size),
     repaired,
     append: (more) => leafFault(more) ?? write(() => appendBoth(files, more)),
     checkpoint: () => write(sign),
+    checkpointLater: signLater,
     keepSignatures: (text, signatures) => write(() => keep(files, text, signatures)),
     rotateKey: () => take(rotateSigningKey(key_file, origin)),
     verifiers: () => keys.verifiers,
@@ -134,7 +165,10 @@ const writeSide = (
         return undefined
       }),
     sync: () => write(sync) as undefined | Failure,
-    close: () => closeLogFiles(files),
+    close: () => {
+      closed = true
+      closeLogFiles(files)
+    },
   }
 }
 

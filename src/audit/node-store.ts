@@ -1,5 +1,5 @@
 import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs'
-import { fileBytes, openFile, readAt, writeAt } from './disk.ts'
+import { fileBytes, openFile, readAt, syncLater, writeAt } from './disk.ts'
 import { leavesOf, nodesOf, peaksOf, positionOf, SIZE_MAX } from './geometry.ts'
 import { HASH_BYTES } from './hash.ts'
 import { appendLeaf, HASH_WORDS, newRange, NODES_A_LEAF_MAX, type Range, rangeRoot } from './tree.ts'
@@ -99,6 +99,11 @@ export class NodeStore implements NodeSource {
   /** Makes all that was appended survive a loss of power. */
   sync(): void {
     fdatasyncSync(this.#fd)
+  }
+
+  /** Like `sync`, for what is there at the call, without holding up the process. */
+  syncLater(): Promise<void> {
+    return syncLater(this.#fd)
   }
 
   close(): void {

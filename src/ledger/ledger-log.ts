@@ -31,6 +31,8 @@ export type LedgerLog = {
   committed(): void
   /** Signs what is committed, if it is new; answers the newest checkpoint. */
   checkpoint(): string | Failure
+  /** The same without holding up the process; one at a time. */
+  checkpointLater(): Promise<string | Failure>
 }
 
 /**
@@ -87,5 +89,6 @@ const ledgerLog = (log: Log): LedgerLog => {
       committed = log.size()
     },
     checkpoint: () => cut() ?? log.checkpoint(),
+    checkpointLater: async () => cut() ?? log.checkpointLater(),
   }
 }

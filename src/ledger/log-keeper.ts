@@ -94,6 +94,7 @@ const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
   const { log } = ledger_log
   let cosigning_since_ms: number | undefined
   let closed = false
+  let signing = false
   // An answer that comes after the log was closed must not be written to it.
   const open_log: AuditLog = {
     ...log,
@@ -107,15 +108,24 @@ const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
     cosigning_since_ms = undefined
     if (cosigned instanceof Failure && !closed) tell('checkpoint_not_cosigned', cosigned)
   }
+  const signLater = async (): Promise<void> => {
+    signing = true
+    const signed = await ledger_log.checkpointLater()
+    signing = false
+    if (closed) return
+    if (signed instanceof Failure) tell('checkpoint_not_signed', signed)
+    else void askWitness()
+  }
   return {
     sign: (): void => {
       const latest = log.latest()
       if (!(latest instanceof Failure) && latest?.checkpoint.size === log.size()) return
       // A cosignature is kept only of the newest checkpoint.
       if (cosigning_since_ms !== undefined && tickMs() - cosigning_since_ms < COSIGN_MS) return
-      const signed = ledger_log.checkpoint()
-      if (signed instanceof Failure) tell('checkpoint_not_signed', signed)
-      else void askWitness()
+      if (closed) {
+        const last = ledger_log.checkpoint()
+        if (last instanceof Failure) tell('checkpoint_not_signed', last)
+      } else if (!signing) void signLater()
     },
     /** The next checkpoint waits for nobody and is the last one. */
     hurry: (): void => {
