@@ -3,6 +3,7 @@ import { AUDIT_WORK_ROUTES } from './audit-work.ts'
 import { BUDGET_ROUTES } from './budgets.ts'
 import { CALL_ROUTES } from './calls.ts'
 import { ENGINE_ROUTES } from './engines.ts'
+import { EXPLAIN_ROUTES } from './explain.ts'
 import { GRANT_ROUTES } from './grants.ts'
 import { INVOICE_ROUTES } from './invoices.ts'
 import { KEY_ROUTES } from './keys.ts'
@@ -16,6 +17,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...TENANT_ROUTES,
   ...ENGINE_ROUTES,
   ...CALL_ROUTES,
+  ...EXPLAIN_ROUTES,
   ...INVOICE_ROUTES,
   ...BUDGET_ROUTES,
   ...GRANT_ROUTES,

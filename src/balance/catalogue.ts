@@ -2,6 +2,7 @@ import { nanodollars, picodollarsPerToken } from '../base/money.ts'
 import { type DatedPrice, datedPrices, inForce } from '../config/prices.ts'
 import type { Config, EngineConfig, ModelConfig, TargetConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
 import type { Transport } from '../engines/transport.ts'
+import { type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
 import { type Subject, subjectOf, type Table } from '../table/table.ts'
 import { hashOf } from './rendezvous.ts'
 
@@ -47,6 +48,7 @@ export type Model = {
   readonly created_s: number
   /** For the header `x-weir-cost-usd` and holds; the ledger prices anew. See {@link priceAt}. Empty for a free model. */
   readonly prices: readonly LivePrice[]
+  readonly budgets: readonly LiveBudget[]
 }
 
 /** Picodollars a token, and nanodollars a call, as numbers: exact, as they are far below 2^53. */
@@ -64,7 +66,12 @@ export type LivePrice = {
 /** The price of a call that began at a time; undefined for a free model. */
 export const priceAt = ({ prices }: Model, at_ms: number): LivePrice | undefined => inForce(prices, at_ms)
 
-export type Tenant = { readonly name: string; readonly config: TenantConfig; readonly subject: Subject }
+export type Tenant = {
+  readonly name: string
+  readonly config: TenantConfig
+  readonly subject: Subject
+  readonly budgets: readonly LiveBudget[]
+}
 
 /** Opens a transport for an engine; the worker decides which. */
 export type OpenTransport = (engine: EngineConfig) => Transport
@@ -100,6 +107,7 @@ export const buildTenant = (config: TenantConfig, table: Table): Tenant => ({
   name: config.name,
   config,
   subject: claim(table, 'tenant', config.name),
+  budgets: liveBudgets(`tenant:${config.name}`, config.budgets),
 })
 
 const buildModel = (
@@ -120,6 +128,7 @@ const buildModel = (
     timeouts: { ...house.timeouts, ...config.timeouts },
     created_s: Math.floor(now_ms / 1000),
     prices,
+    budgets: liveBudgets(`model:${config.name}`, config.budgets),
   }
 }
 

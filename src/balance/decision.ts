@@ -102,7 +102,7 @@ const SKIPPED = {
 
 const WHY: Readonly<Record<string, string>> = {
   trial: 'its bench was over and this call is its trial',
-  least_loaded: 'of two drawn by weight it had the lower predicted cost',
+  least_loaded: 'it had the lowest predicted cost of those compared',
   weighted: 'drawn by weight',
   lowest_latency: 'its first token comes soonest',
   cheapest: 'it costs least',

@@ -95,6 +95,7 @@ export const KINDS = {
     code: 5,
     fields: { at_ms: 'f64', key_id: 'text', tenant: 'text', failure: 'text', count: 'u32' },
   },
+  decision: { code: 6, fields: { call_id: 'text', at_ms: 'f64', text: 'text' } },
 } as const satisfies KindTable
 
 /** Codes from here on are marks of the frame format, not records. */

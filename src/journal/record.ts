@@ -99,10 +99,19 @@ export type Refusals = {
   readonly count: number
 }
 
+/** How a call came to its engine: what `/admin/calls/{id}/explain` tells. Written before the ending, for calls with anything to tell. */
+export type DecisionRecord = {
+  readonly kind: 'decision'
+  readonly call_id: string
+  readonly at_ms: number
+  /** JSON of `balance/decision.ts`. */
+  readonly text: string
+}
+
 /** A record of one call. */
 export type CallRecord = Intent | Attempt | Progress | Ending
 
-export type JournalRecord = CallRecord | Refusals
+export type JournalRecord = CallRecord | DecisionRecord | Refusals
 
 /** The call that a record speaks of; empty if it speaks of none. */
 export const callIdOf = (record: JournalRecord): string => (record.kind === 'refusals' ? '' : record.call_id)

@@ -15,6 +15,8 @@ import {
   open_calls,
   positions,
   posted_orders,
+  decisions,
+  type DecisionRow,
   refusals,
   rollups,
   type AdminActionRow,
@@ -175,6 +177,7 @@ const writers = (sqlite: Database) => ({
   attempt: inserter<typeof attempts.$inferSelect>(sqlite, attempts),
   entry: inserter<EntryRow>(sqlite, entries),
   refusal: inserter<RefusalRow>(sqlite, refusals),
+  decision: inserter<DecisionRow>(sqlite, decisions, 'ON CONFLICT (call_id) DO NOTHING'),
   order: inserter<typeof posted_orders.$inferSelect>(sqlite, posted_orders),
   admin_action: inserter<AdminActionRow>(sqlite, admin_actions),
   open: inserter<typeof open_calls.$inferSelect>(
@@ -202,6 +205,7 @@ const writers = (sqlite: Database) => ({
 
 const writeRest = (write: Writers, posting: Posting) => {
   posting.attempts.forEach(write.attempt)
+  posting.decisions.forEach(write.decision)
   addUp(posting.rows).forEach(write.rollup)
   for (const call of posting.opened)
     write.open({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })

@@ -2,7 +2,7 @@ import type { JournalEntry } from '../journal/reader.ts'
 import { callRow, endOf, entriesAtEnd, entriesAtIntent, refusalRow } from './call-row.ts'
 import { learn, unknownCall, type OpenCall } from './open-call.ts'
 import type { PriceList } from './pricing.ts'
-import type { AttemptRow, CallRow, NewEntry, NewRefusal } from './tables.ts'
+import type { AttemptRow, CallRow, DecisionRow, NewEntry, NewRefusal } from './tables.ts'
 
 /** How far a journal series is posted: everything before `offset` of `segment`. */
 export type Position = {
@@ -27,6 +27,7 @@ export type Posting = {
   readonly attempts: readonly AttemptRow[]
   readonly entries: readonly NewEntry[]
   readonly refusals: readonly NewRefusal[]
+  readonly decisions: readonly DecisionRow[]
   /** Calls to keep as open, new or known better than before. */
   readonly opened: readonly OpenCall[]
   /** Ids of open calls that are open no more. */
@@ -68,6 +69,11 @@ export const fold = (
     }
     if (record.kind === 'refusals') {
       draft.refusals.push(refusalRow(record))
+      continue
+    }
+    if (record.kind === 'decision') {
+      const { call_id, at_ms, text } = record
+      draft.decisions.push({ call_id, at_ms: Math.round(at_ms), text })
       continue
     }
     const id = record.call_id
@@ -113,6 +119,7 @@ type Draft = {
   readonly attempts: AttemptRow[]
   readonly entries: NewEntry[]
   readonly refusals: NewRefusal[]
+  readonly decisions: DecisionRow[]
   readonly open: Map<string, OpenCall>
   readonly closed: string[]
   readonly done: Set<string>
@@ -126,6 +133,7 @@ const newDraft = (): Draft => ({
   attempts: [],
   entries: [],
   refusals: [],
+  decisions: [],
   open: new Map(),
   closed: [],
   done: new Set(),

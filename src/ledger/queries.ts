@@ -2,7 +2,7 @@ import { and, asc, desc, eq, gte, lt, sql, type SQL, type SQLWrapper } from 'dri
 import { limits } from '../base/limits.ts'
 import { Failure } from '../base/failure.ts'
 import type { Store } from './database.ts'
-import { attempts, calls, entries, rollups, type AttemptRow, type CallRow } from './tables.ts'
+import { attempts, calls, decisions, entries, rollups, type AttemptRow, type CallRow } from './tables.ts'
 import { dayOf } from './rollup.ts'
 
 /** Which calls: half-open in time, [from, to). */
@@ -53,6 +53,10 @@ export const oneCall = ({ drizzle }: Store, id: string) => {
   const transfers = drizzle.select().from(entries).where(eq(entries.call_id, id)).orderBy(asc(entries.id)).all()
   return { row, attempts: tried, entries: transfers }
 }
+
+/** How a call came to its engine, as text; undefined if there was nothing to tell. */
+export const decisionText = ({ drizzle }: Store, id: string): string | undefined =>
+  drizzle.select({ text: decisions.text }).from(decisions).where(eq(decisions.call_id, id)).get()?.text
 
 /** What usage can be grouped by. Keys and end users are in no roll-up: for them the calls themselves are summed. */
 export const USAGE_GROUPS = ['tenant', 'model', 'day', 'key', 'end_user'] as const

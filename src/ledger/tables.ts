@@ -164,6 +164,14 @@ export const rollups = sqliteTable(
   (row) => [primaryKey({ columns: [row.tenant, row.model, row.day] })],
 )
 
+/** How calls came to their engines, for those with anything to tell: an explanation, no part of the books or the log. */
+export const decisions = sqliteTable('decisions', {
+  call_id: text('call_id').primaryKey(),
+  at_ms: whole('at_ms').notNull(),
+  /** JSON of `balance/decision.ts`, at most 2 KiB. */
+  text: text('text').notNull(),
+})
+
 /**
  * Calls that were refused before an engine was asked (401, 403, 429): how many, by key, reason and minute, as each
  * worker counted them. Append-only.
@@ -212,6 +220,7 @@ export type NewEntry = Omit<EntryRow, 'id' | 'log_index'>
 export type EntryKind = NewEntry['kind']
 export type PriceRow = typeof prices.$inferSelect
 export type RollupRow = typeof rollups.$inferSelect
+export type DecisionRow = typeof decisions.$inferSelect
 export type RefusalRow = typeof refusals.$inferSelect
 /** A refusal before it has its number and its leaf. */
 export type NewRefusal = Omit<RefusalRow, 'id' | 'log_index'>

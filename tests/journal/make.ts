@@ -76,6 +76,7 @@ export const anyRecord = (roll: Roll): JournalRecord => {
       request_sha256: hash(),
     }),
     () => ({ kind: 'attempt', ...common, engine: text(), engine_model: text(), because: text() }),
+    () => ({ kind: 'decision', ...common, text: text() }),
     () => ({ kind: 'progress', ...common, prompt_tokens: u32(), completion_tokens: u32(), usage_source }),
     () => ({
       ...ending(''),

@@ -229,6 +229,20 @@ test('a context that an engine finds too long is passed on, once, and is no faul
   expect((await chat('refuses')).status).toBe(200)
 })
 
+test('a decision is explained in words, once the call is in the ledger', async () => {
+  const response = await chat('sick')
+  const id = response.headers.get('x-weir-call-id')!
+  const explain = async () => {
+    const answer = await house.admin('GET', `calls/${id}/explain`)
+    expect(answer.status).toBe(200)
+    return (await answer.json()) as { words: string[]; decision: { picks: { engine: string }[] } | null }
+  }
+  const { words, decision } = await eventually(explain, 5_000)
+  expect(decision?.picks.at(-1)?.engine).toBe('well')
+  expect(words.join(' ')).toContain('well was chosen')
+  expect((await house.admin('GET', 'calls/call_none/explain')).status).toBe(404)
+})
+
 test('after all of this no engine holds a call or a token in the shared table', async () => {
   const views = (await (await house.admin('GET', 'engines?limit=100')).json()) as {
     data: { name: string; in_flight: number; tokens_in_flight: number }[]

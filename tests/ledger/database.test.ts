@@ -46,7 +46,7 @@ test('eight processes on an empty folder all come up, and all see the same table
       await new Response(child.stdout).text(),
     ]),
   )
-  expect(ends).toEqual(children.map(() => [0, '', '15\n']))
+  expect(ends).toEqual(children.map(() => [0, '', '16\n']))
 })
 
 test('what is not a database says so', () => {
