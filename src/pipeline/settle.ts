@@ -4,6 +4,7 @@ import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
 import { estimated, type Tokens } from './estimate.ts'
+import { recordDecision } from './explain.ts'
 import type { House } from './house.ts'
 import { leaveAll } from './place.ts'
 
@@ -42,6 +43,7 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
 }
 
 const appendEnding = (call: Call, house: House, end: End, total_ms: number): number | undefined => {
+  recordDecision(call, house)
   const usage = end.usage ?? NO_USAGE
   const position = house.journal.append({
     kind: 'ending',
