@@ -16,7 +16,7 @@ import { priceList } from '../src/ledger/pricing.ts'
 /** One measured figure: the median of its runs, with their range. */
 export type Figure = { value: number; unit: string; min: number; max: number; n: number }
 
-const prices = priceList([
+export const prices = priceList([
   {
     model: 'm1',
     version: 1,
@@ -32,7 +32,7 @@ const prices = priceList([
   },
 ])
 
-const callOf = (): [JournalRecord, JournalRecord] => {
+export const callOf = (): [JournalRecord, JournalRecord] => {
   const call_id = newCallId()
   const engine = { engine: 'vllm-a', engine_model: 'meta-llama/Llama-3.1-8B-Instruct' }
   const at_ms = nowMs()

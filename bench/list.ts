@@ -5,6 +5,7 @@ import { floorBench } from './floor.ts'
 import { journalBench } from './journal.ts'
 import { figure, type Figures, type Options, type Result } from './kit/report.ts'
 import { ledgerBench } from './ledger.ts'
+import { ledgerLogBench } from './ledger-log.ts'
 import { merkleBench } from './merkle.ts'
 import { drawRoutingBench, routingBench } from './routing.ts'
 import { stagesBench } from './stages.ts'
@@ -41,6 +42,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
   journal: { what: 'append and durable records a second', run: journalBench },
   ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },
+  'ledger-log': { what: 'what the Merkle log costs the accountant', run: ledgerLogBench },
   merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },
   routing: {
     what: 'strategies over simulated engines, and the time of one choice',
