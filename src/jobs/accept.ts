@@ -71,7 +71,7 @@ const accept = async (call: Screened, house: House, jobs: Jobs): Promise<Respons
     'preference-applied': 'respond-async',
     'x-weir-call-id': call.id,
   })
-  keepAnswer(call, house, 202, headers, bytes)
+  await keepAnswer(call, house, 202, headers, bytes)
   endCall(call, house, { ending: 'whole', status: 202 })
   house.metrics.add('answers_2xx', 1)
   jobs.push(job)

@@ -14,7 +14,7 @@ export const echo = async (call: Routed, house: House): Promise<Response> => {
   house.metrics.add('answers_2xx', 1)
   house.metrics.add('bytes_out', bytes.length)
   const headers = new Headers({ 'content-type': 'application/json', 'x-weir-call-id': call.id })
-  keepAnswer(call, house, 200, headers, bytes)
+  if (call.keeping) await keepAnswer(call, house, 200, headers, bytes)
   const position = endCall(call, house, { ending: 'whole', status: 200, response_sha256: sha256(bytes) })
   if (position !== undefined) await onDisk(position, call, house)
   return new Response(bytes as BodyInit, { headers })

@@ -1,14 +1,5 @@
-import {
-  closeSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readlinkSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeSync,
-} from 'node:fs'
+import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, readlinkSync, rmSync, writeSync } from 'node:fs'
+import { appendFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
@@ -58,20 +49,19 @@ export const pathsOf = ({ folder, owner }: Shelf, name: string) => ({
  * Looks a name up, and claims it if there is nothing. `fingerprint` is the request's: with another one under the same
  * name it is `other_request`. Throws what the file system says, but for what it is asked for.
  */
-export const findOrClaim = (shelf: Shelf, name: string, fingerprint: string, call_id: string): Found => {
+export const findOrClaim = async (shelf: Shelf, name: string, fingerprint: string, call_id: string): Promise<Found> => {
   const { claim, answer } = pathsOf(shelf, name)
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     const kept = readKept(answer)
     if (kept !== undefined) return kept.fingerprint === fingerprint ? kept.found : 'other_request'
-    if (makeLink(`${shelf.owner} ${fingerprint} ${call_id}`, claim)) {
+    if (await makeLink(`${shelf.owner} ${fingerprint} ${call_id}`, claim)) {
       // Between the look and the claim another call may have come to its end.
       if (readKept(answer) === undefined) return 'mine'
       rmSync(claim)
       continue
     }
-    const claimed = readLink(claim)
-    if (typeof claimed === 'string')
-      return parseClaim(claimed).fingerprint === fingerprint ? 'in_progress' : 'other_request'
+    const claimed = orAbsent(() => readlinkSync(claim))
+    if (claimed !== undefined) return parseClaim(claimed).fingerprint === fingerprint ? 'in_progress' : 'other_request'
   }
   return 'in_progress'
 }
@@ -87,10 +77,14 @@ export const parseClaim = (text: string): { owner: string; fingerprint: string; 
 
 type Kept = { readonly fingerprint: string; readonly found: KeptAnswer | 'not_kept' }
 
+// Asked with lstat first: for nearly every call there is nothing, and an error costs more than the look.
 const readKept = (path: string): Kept | undefined => {
-  const link = readLink(path)
-  if (link === undefined) return undefined
-  if (link !== NO_LINK) return { fingerprint: parseClaim(link).fingerprint, found: 'not_kept' }
+  const there = lstatSync(path, { throwIfNoEntry: false })
+  if (there === undefined) return undefined
+  if (there.isSymbolicLink()) {
+    const link = orAbsent(() => readlinkSync(path))
+    return link === undefined ? undefined : { fingerprint: parseClaim(link).fingerprint, found: 'not_kept' }
+  }
   const found = read(path)
   return found && { fingerprint: found.fingerprint, found }
 }
@@ -100,7 +94,7 @@ const TAIL_BYTES = 4 + MAGIC.length
 
 // A file that a loss of power has torn counts as none; the next answer takes its place.
 const read = (path: string): KeptAnswer | undefined => {
-  const bytes = orAbsent(() => readFileSync(path), undefined)
+  const bytes = orAbsent(() => readFileSync(path))
   if (bytes === undefined || bytes.length < TAIL_BYTES || !bytes.subarray(-MAGIC.length).equals(MAGIC)) return undefined
   const about_end = bytes.length - TAIL_BYTES
   const about_start = about_end - bytes.readUInt32LE(about_end)
@@ -109,21 +103,9 @@ const read = (path: string): KeptAnswer | undefined => {
   return { ...about, body: bytes.subarray(0, about_start) }
 }
 
-const NO_LINK = Symbol('no link')
-
-const readLink = (path: string): string | typeof NO_LINK | undefined => {
+const makeLink = async (text: string, path: string): Promise<boolean> => {
   try {
-    return readlinkSync(path)
-  } catch (cause) {
-    if (codeOf(cause) === 'EINVAL') return NO_LINK
-    if (codeOf(cause) === 'ENOENT') return undefined
-    throw cause
-  }
-}
-
-const makeLink = (text: string, path: string): boolean => {
-  try {
-    symlinkSync(text, path)
+    await symlink(text, path)
     return true
   } catch (cause) {
     if (codeOf(cause) === 'EEXIST') return false
@@ -131,11 +113,11 @@ const makeLink = (text: string, path: string): boolean => {
   }
 }
 
-const orAbsent = <T>(look: () => T, absent: T): T => {
+const orAbsent = <T>(look: () => T): T | undefined => {
   try {
     return look()
   } catch (cause) {
-    if (codeOf(cause) === 'ENOENT') return absent
+    if (codeOf(cause) === 'ENOENT') return undefined
     throw cause
   }
 }
@@ -149,7 +131,7 @@ export type AnswerKeeper = {
   /** Takes the next bytes of the answer. Never throws: what cannot be kept is found out when it is complete. */
   add(bytes: Uint8Array): void
   /** The answer is whole: from now on a repeat gets it, or learns that it was not kept. */
-  complete(status: number, headers: Readonly<Record<string, string>>): void
+  complete(status: number, headers: Readonly<Record<string, string>>): void | Promise<void>
   /** Nothing is kept, and the next call under the name runs. Harmless after `complete`. */
   release(): void
 }
@@ -186,38 +168,49 @@ export class Keeping implements AnswerKeeper {
     if (!this.#open || this.#trouble !== undefined || this.#bytes > this.#bytes_max) return
     this.#pieces.push(bytes)
     this.#waiting_bytes += bytes.length
-    if (this.#waiting_bytes >= WRITE_BYTES) this.#try(() => this.#write())
+    if (this.#waiting_bytes >= WRITE_BYTES) this.#trySync(() => this.#write())
   }
 
-  complete(status: number, headers: Readonly<Record<string, string>>): void {
+  // Making a file can take a disk a millisecond, which no other call is to wait for.
+  async complete(status: number, headers: Readonly<Record<string, string>>): Promise<void> {
     if (!this.#open) return
+    this.#open = false
     const { claim, part, answer } = pathsOf(this.#shelf, this.#name)
     const fits = this.#bytes <= this.#bytes_max
-    if (fits)
-      this.#try(() => {
-        const about = Buffer.from(JSON.stringify({ ...this.#about, status, headers }))
-        const tail = Buffer.alloc(4)
-        tail.writeUInt32LE(about.length)
-        this.#pieces.push(about, tail, MAGIC)
-        this.#write()
-        this.#place(part, answer)
-      })
-    if (!fits || this.#trouble !== undefined) this.#try(() => this.#place(claim, answer))
-    this.release()
+    if (fits && this.#trouble === undefined) await this.#try(() => this.#keep(part, answer, status, headers))
+    if (!fits || this.#trouble !== undefined) await this.#try(() => place(claim, answer))
+    this.#clear()
+    await this.#try(() => rm(claim, { force: true }))
   }
 
   release(): void {
     if (!this.#open) return
     this.#open = false
+    this.#clear()
+    // At once: the client may repeat its call as soon as it hears of the failure.
+    this.#trySync(() => rmSync(pathsOf(this.#shelf, this.#name).claim, { force: true }))
+  }
+
+  async #keep(part: string, answer: string, status: number, headers: Readonly<Record<string, string>>): Promise<void> {
+    const about = Buffer.from(JSON.stringify({ ...this.#about, status, headers }))
+    const tail = Buffer.alloc(4)
+    tail.writeUInt32LE(about.length)
+    const rest = Buffer.concat([...this.#pieces, about, tail, MAGIC])
+    if (this.#file === undefined) await writeFile(part, rest, { mode: 0o600 })
+    else await appendFile(part, rest)
+    await place(part, answer)
+  }
+
+  /** Lets go of what was collected; a part that is not an answer by now never will be. */
+  #clear(): void {
     this.#pieces = []
-    const { claim, part } = pathsOf(this.#shelf, this.#name)
-    this.#try(() => {
-      if (this.#file !== undefined) {
-        closeSync(this.#file)
-        rmSync(part, { force: true })
-      }
+    if (this.#file === undefined) return
+    const file = this.#file
+    this.#file = undefined
+    this.#trySync(() => {
+      closeSync(file)
+      rmSync(pathsOf(this.#shelf, this.#name).part, { force: true })
     })
-    this.#try(() => rmSync(claim, { force: true }))
   }
 
   #write(): void {
@@ -227,16 +220,30 @@ export class Keeping implements AnswerKeeper {
     this.#waiting_bytes = 0
   }
 
-  #place(from: string, to: string): void {
-    mkdirSync(dirname(to), { recursive: true, mode: 0o700 })
-    renameSync(from, to)
+  async #try(work: () => Promise<void>): Promise<void> {
+    try {
+      await work()
+    } catch (cause) {
+      this.#trouble ??= cause
+    }
   }
 
-  #try(work: () => void): void {
+  #trySync(work: () => void): void {
     try {
       work()
     } catch (cause) {
       this.#trouble ??= cause
     }
+  }
+}
+
+/** Moves a file or link to its place; the folder may be the first of its name. */
+const place = async (from: string, to: string): Promise<void> => {
+  try {
+    await rename(from, to)
+  } catch (cause) {
+    if (codeOf(cause) !== 'ENOENT') throw cause
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 })
+    await rename(from, to)
   }
 }

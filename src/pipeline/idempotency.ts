@@ -3,7 +3,7 @@ import { rateHeaders } from './rate-headers.ts'
 import type { Call } from './call.ts'
 import type { Body } from './body.ts'
 import type { House } from './house.ts'
-import { type Found, findOrClaim, Keeping, type KeptAnswer } from './idempotency-store.ts'
+import { type Found, findOrClaim, Keeping, type KeptAnswer, type Shelf } from './idempotency-store.ts'
 import { endCall } from './settle.ts'
 
 /** The longest Idempotency-Key. */
@@ -16,10 +16,18 @@ const KEY_CHARACTERS_MAX = 255
  * name, its answer being kept in `call.keeping`. Only whole answers and an engine's own refusals are kept; a call that
  * fails, is limited or is cut gives its name back, so a repeat runs. A call without the header costs one look-up.
  */
-export const replay = (call: Call, body: Body, house: House): Response | Failure | undefined => {
+export const replay = (call: Call, body: Body, house: House): Promise<Response | Failure | undefined> | undefined => {
   const key = call.headers.get('idempotency-key')
-  const { shelf } = house
-  if (key === null || shelf === undefined) return undefined
+  return key === null || house.shelf === undefined ? undefined : replayed(call, body, house, key, house.shelf)
+}
+
+const replayed = async (
+  call: Call,
+  body: Body,
+  house: House,
+  key: string,
+  shelf: Shelf,
+): Promise<Response | Failure | undefined> => {
   if (key === '' || key.length > KEY_CHARACTERS_MAX)
     return new Failure('header_invalid', {
       says: `Idempotency-Key must have 1 to ${KEY_CHARACTERS_MAX} characters; it has ${key.length}.`,
@@ -29,7 +37,7 @@ export const replay = (call: Call, body: Body, house: House): Response | Failure
   const fingerprint = hex(`${call.arrival.endpoint.path}\n${body.sha256.toHex()}`)
   let found: Found
   try {
-    found = findOrClaim(shelf, name, fingerprint, call.id)
+    found = await findOrClaim(shelf, name, fingerprint, call.id)
   } catch (cause) {
     // The client relies on it that nothing runs twice, so without the store nothing runs.
     house.log('error', 'idempotency_not_readable', { call_id: call.id, cause })
@@ -78,9 +86,15 @@ const KEPT_HEADERS = [
 /**
  * Keeps an answer that is whole, before its ending is written down and its last byte leaves. So a process that is killed
  * in between leaves an answer that a repeat gets, and never a charge that a repeat adds to. `bytes` is what was not
- * added before. The client may have left already: its repeat is what the key is for.
+ * added before; ask only where there is a `call.keeping`. The client may have left already: its repeat is what the key is for.
  */
-export const keepAnswer = (call: Call, house: House, status: number, headers: Headers, bytes?: Uint8Array): void => {
+export const keepAnswer = async (
+  call: Call,
+  house: House,
+  status: number,
+  headers: Headers,
+  bytes?: Uint8Array,
+): Promise<void> => {
   const { keeping } = call
   if (keeping === undefined) return
   if (bytes !== undefined) keeping.add(bytes)
@@ -88,7 +102,7 @@ export const keepAnswer = (call: Call, house: House, status: number, headers: He
     const value = headers.get(name)
     return value === null ? [] : [[name, value] as const]
   })
-  keeping.complete(status, Object.fromEntries(kept))
+  await keeping.complete(status, Object.fromEntries(kept))
   if (keeping.trouble !== undefined) house.log('error', 'answer_not_kept', { call_id: call.id, cause: keeping.trouble })
 }
 

@@ -34,7 +34,8 @@ export const limit = async (call: Identified, house: House): Promise<Limited | R
     if (model === undefined || !mayUse(call.key, call.tenant, body.model)) return modelUnknown(body)
     open.model = model
   }
-  return replay(call, body, house) ?? pass<Limited>(call, 'limit')
+  const repeat = replay(call, body, house)
+  return (repeat && (await repeat)) ?? pass<Limited>(call, 'limit')
 }
 
 const modelUnknown = ({ model }: Body): Failure =>

@@ -187,9 +187,9 @@ class Relay implements Listener {
   async #finish(wanted: EndingKind, failure = ''): Promise<void> {
     if (this.#ended) return
     this.#ended = true
-    const ending = this.#call.client_gone ? 'cut_by_client' : wanted
     const done = wanted === 'whole' ? (this.#source?.done_bytes ?? DONE) : undefined
-    if (done !== undefined) keepAnswer(this.#call, this.#house, 200, streamHeaders(this.#call), done)
+    if (done && this.#call.keeping) await keepAnswer(this.#call, this.#house, 200, streamHeaders(this.#call), done)
+    const ending = this.#call.client_gone ? 'cut_by_client' : wanted
     if (done !== undefined && !this.#deaf) this.#account.sent(done)
     Atomics.sub(this.#house.table.i32, workerI32(this.#house.worker, WORKER.open_streams), 1)
     const position = this.#flight.close(

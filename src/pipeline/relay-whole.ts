@@ -26,7 +26,7 @@ export const relayWhole = async (
   if (cost !== undefined) headers.set('x-weir-cost-usd', cost)
   house.metrics.add('answers_2xx', 1)
   house.metrics.add('bytes_out', bytes.length)
-  keepAnswer(call, house, 200, headers, bytes)
+  if (call.keeping) await keepAnswer(call, house, 200, headers, bytes)
   const position = flight.close({
     ending: call.client_gone ? 'cut_by_client' : 'whole',
     status: 200,
@@ -49,7 +49,7 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
   if (retry_after_s !== undefined) headers.set('retry-after', formatRetryAfter(retry_after_s))
   house.metrics.add(answer.status >= 500 ? 'answers_5xx' : 'answers_4xx', 1)
   house.metrics.add('refused_by_engine', 1)
-  if (!mayChange(answer.status)) keepAnswer(call, house, answer.status, headers, shown)
+  if (call.keeping && !mayChange(answer.status)) await keepAnswer(call, house, answer.status, headers, shown)
   flight.close({
     ending: call.client_gone ? 'cut_by_client' : 'refused',
     status: answer.status,
