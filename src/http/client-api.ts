@@ -2,6 +2,7 @@ import type { FailureCode } from '../base/failure.ts'
 import { ERROR_SCHEMA, errorResponses } from './api-errors.ts'
 import { CLIENT_EXAMPLES, CLIENT_SCHEMAS } from './client-schemas.ts'
 import { PROOF_EXAMPLE, PROOF_PARAMETERS } from './proof-details.ts'
+import { JOB_ACCEPTED, JOB_HEADERS, JOB_SCHEMA, jobPaths } from './job-docs.ts'
 import { docsPages, type OpenApi, type Operation } from './swagger.ts'
 
 /**
@@ -92,7 +93,7 @@ const call = (
   description: exchange.streamed === undefined ? description : `${description}\n\n${STREAMING}`,
   tags: ['calls'],
   security: SECURITY,
-  parameters: REQUEST_HEADERS,
+  parameters: [...REQUEST_HEADERS, ...JOB_HEADERS],
   requestBody: {
     required: true,
     content: {
@@ -110,6 +111,7 @@ const call = (
         }),
       },
     },
+    ...JOB_ACCEPTED,
     ...errorResponses(codes),
   },
 })
@@ -200,6 +202,7 @@ const PATHS: OpenApi['paths'] = {
       { security: SECURITY, parameters: PROOF_PARAMETERS },
     ),
   },
+  ...jobPaths(SECURITY),
   '/health': { get: read('This worker is up', 'text/plain', { type: 'string' }, 'OK', ['internal']) },
   '/': { get: read('Where to look', 'text/plain', { type: 'string' }, 'Weir. …', ['internal']) },
 }
@@ -215,6 +218,7 @@ export const clientDocument = (): OpenApi => ({
   },
   tags: [
     { name: 'calls', description: 'Limited, recorded and billed.' },
+    { name: 'jobs', description: 'Calls whose clients do not wait.' },
     { name: 'reads', description: 'Free.' },
   ],
   paths: PATHS,
@@ -226,6 +230,7 @@ export const clientDocument = (): OpenApi => ({
     },
     schemas: {
       ...CLIENT_SCHEMAS,
+      Job: JOB_SCHEMA,
       EchoRequest: { description: 'Any JSON.' },
       EchoAnswer: {
         type: 'object',
