@@ -9,7 +9,7 @@ import { parseSeriesName } from '../journal/format.ts'
 import { runAccountant, startPositions } from '../ledger/accountant.ts'
 import { keepOrders } from '../ledger/adjustment-posting.ts'
 import { watchBudgets } from '../ledger/budget-threshold.ts'
-import { openReader } from '../ledger/database.ts'
+import { openReader, type Store } from '../ledger/database.ts'
 import { spentBetween } from '../ledger/invoice-sums.ts'
 import { tidyJournal } from '../ledger/journal-tidy.ts'
 import { keepLog } from '../ledger/log-keeper.ts'
@@ -43,12 +43,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   let prices = await pricesOf(boot.config)
   let keep_ms = boot.config.ledger.journal_keep_ms
   let { tenants } = boot.config
-  const alerts = watchBudgets({
-    tenants: () => tenants,
-    spent: (tenant, from_ms, to_ms) => spentBetween(store, tenant, from_ms, to_ms),
-    tell: ({ tenant, budget: { per, timezone, alert_share: share }, spent, limit }) =>
-      log('warn', 'budget_threshold', { tenant, per, timezone, share, spent_usd: usd(spent), limit_usd: usd(limit) }),
-  })
+  const alerts = budgetAlerts(store, () => tenants, log)
   const accountant = runAccountant({
     tail: openJournalTail({ folder: files.journal, positions: startPositions(poster) }),
     poster,
@@ -105,6 +100,15 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     },
   }
 }
+
+/** Tells the log when a tenant's spending reaches the share that a budget names. */
+const budgetAlerts = (store: Store, tenants: () => Config['tenants'], log: Log) =>
+  watchBudgets({
+    tenants,
+    spent: (tenant, from_ms, to_ms) => spentBetween(store, tenant, from_ms, to_ms),
+    tell: ({ tenant, budget: { per, timezone, alert_share: share }, spent, limit }) =>
+      log('warn', 'budget_threshold', { tenant, per, timezone, share, spent_usd: usd(spent), limit_usd: usd(limit) }),
+  })
 
 /** What has checkpoints cosigned, if the configuration names a witness whose key can be read. */
 const cosignerOf = ({ audit: { witness } }: Config, log: Log) => {
