@@ -116,7 +116,8 @@ weir invoice --tenant T --month YYYY-MM [--format json|csv] [--proofs] [--offlin
 weir ledger rebuild --data DIR [--check]
 weir fsck --data DIR [--key PUB] [--checkpoint FILE]
 weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]
-weir page [FILE] > verify.html`
+weir page [FILE] > verify.html
+weir audit checkpoint | public-key | rotate-key | erase-salts --tenant T`
 
 /** Takes a data folder from any house, so that none begins while it is looked at. */
 const takeHouse = (data: string) => {
@@ -173,6 +174,10 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   verify: async (argv) => {
     const { verifyCommand } = await import('./audit/verify-command.ts')
     return ended(verifyCommand(argv))
+  },
+  audit: async (argv) => {
+    const { auditCommand } = await import('./admin/audit-command.ts')
+    return ended(await auditCommand(argv, env))
   },
   page: async ([file]) => {
     const { verifyPage } = await import('./dashboard/verify-page.ts')

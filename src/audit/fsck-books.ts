@@ -33,6 +33,10 @@ const FAULTS: readonly (readonly [sql: string, says: (row: Row) => string])[] = 
     ({ call_id }) => `call ${call_id} has a row and is still open`,
   ],
   [
+    `SELECT o.n, o.entry_id FROM posted_orders o WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = o.entry_id) LIMIT 1`,
+    ({ n, entry_id }) => `order ${n} is posted as entry ${entry_id}, which is not in the ledger`,
+  ],
+  [
     `SELECT 1 + max(id) - min(id) AS span, count(*) AS n, min(id) AS first FROM entries
        HAVING n > 0 AND (span <> n OR first <> 1)`,
     ({ span, n }) => `the numbers of the entries have gaps: ${n} entries, ${span} numbers`,

@@ -56,9 +56,11 @@ const audit = async (path: string) => {
 const proof = (id: string, key = DEMO_KEY, query = '') =>
   fetch(`${house.url}/v1/calls/${id}/proof${query}`, { headers: { authorization: `Bearer ${key}` } })
 const weir = (...argv: string[]) => {
-  const { exitCode, stdout, stderr } = Bun.spawnSync([process.execPath, MAIN, ...argv])
+  const env = { ...process.env, WEIR_ADMIN_TOKEN: ADMIN_TOKEN }
+  const { exitCode, stdout, stderr } = Bun.spawnSync([process.execPath, MAIN, ...argv], { env })
   return { code: exitCode, out: stdout.toString(), err: stderr.toString() }
 }
+const command = (...argv: string[]) => weir(...argv, '--ops', house.ops_url, '--data', house.data)
 const file = (name: string, text: string): string => {
   const path = join(folder.path, name)
   writeFileSync(path, text)
@@ -178,6 +180,9 @@ test('rotation: both keys sign one checkpoint, the new one signs on, old proofs 
   const rotated = await house.admin('POST', 'audit/rotate')
   expect(rotated.status).toBe(200)
   const { verifier_key, checkpoint } = (await rotated.json()) as Record<string, string>
+  expect(command('audit', 'public-key').out).toContain(`${verifier_key}\n`)
+  expect(command('audit', 'checkpoint').out).toBe((await audit('checkpoint')).text)
+  expect(command('audit', 'checkpiont').err).toContain('did you mean checkpoint')
   expect(checkpoint!.split('\n\n')[1]!.trim().split('\n')).toHaveLength(2)
   const { keys } = (await audit('public-key')).json()
   expect(keys).toHaveLength(2)
