@@ -8,7 +8,11 @@ import { ledgerBench } from './ledger.ts'
 import { ledgerLogBench } from './ledger-log.ts'
 import { merkleBench } from './merkle.ts'
 import { drawRoutingBench, routingBench } from './routing.ts'
+import { scaleBench } from './scale.ts'
+import { slowEngineBench } from './slow-engine.ts'
+import { soakBench } from './soak.ts'
 import { stagesBench } from './stages.ts'
+import { streamBench } from './stream.ts'
 import { sweepBench } from './sweep.ts'
 import { transport } from './transport.ts'
 import { twelveThousandBench } from './twelve-thousand.ts'
@@ -39,6 +43,14 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: (options) => twelveThousandBench(options),
   },
   sweep: { what: 'throughput at 1, 4, 32, 128, 256 and 1,024 connections', seconds: 3, run: sweepBench },
+  stream: { what: 'relayed events a second, and 5,000 open streams', run: (options) => streamBench(options) },
+  'slow-engine': {
+    what: '1,000 calls at once to an engine that takes 5 s',
+    runs: 3,
+    run: (options) => slowEngineBench(options),
+  },
+  soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
+  scale: { what: 'one worker and two', run: scaleBench },
   transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
   journal: { what: 'append and durable records a second', run: journalBench },
   ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },

@@ -55,16 +55,14 @@ export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
     })
     .get('/health', ({ request }) => read(request, () => new Response('OK')))
     .get('/', ({ request }) => read(request, () => new Response(GREETING, { headers: TEXT })))
+    .get(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => showJob(request, house, jobs)))
+    .delete(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => cancelJob(request, house, jobs)))
     .use(clientDocs())
     .onError(({ request, code, error }) => read(request, () => missed(request, house, code, error)))
   for (const endpoint of Object.values(ENDPOINTS))
     app.post(endpoint.path, ({ request, server }) => run(request, server, endpoint), { parse: 'none' })
   for (const address of MODEL_ADDRESSES)
     app.get(address, ({ request }) => read(request, () => showModel(request, house)))
-  if (jobs !== undefined)
-    app
-      .get(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => showJob(request, house, jobs)))
-      .delete(`${JOBS_PATH}/:id`, ({ request }) => read(request, () => cancelJob(request, house, jobs)))
   return app
 }
 

@@ -94,7 +94,8 @@ type Answers = Record<string, { description: string; content?: Content }>
 
 const checkAnswers = (where: string, answers: Answers) => {
   const good = Object.keys(answers).filter((status) => status.startsWith('2'))
-  expect([where, good.length]).toEqual([where, 1])
+  // A second one is the 202 of a call that becomes a job, or of a job that is still being broken off.
+  expect([where, good.filter((status) => status !== '202').length]).toEqual([where, 1])
   let errors = 0
   for (const [status, { description, content }] of Object.entries(answers)) {
     expect([where, status, description.length > 2]).toEqual([where, status, true])
