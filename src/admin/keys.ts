@@ -2,12 +2,13 @@ import { type Static, Type } from '@sinclair/typebox'
 import { Failure } from '../base/failure.ts'
 import { knownNames, quoted } from '../config/faults.ts'
 import { name } from '../config/kinds.ts'
-import { Limits } from '../config/schema.ts'
+import { type BudgetConfig, Limits } from '../config/schema.ts'
 import { logged } from '../ledger/admin-log.ts'
 import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey, type StoredKey } from '../ledger/keys-store.ts'
 import { appendKeys } from '../table/key-file.ts'
 import { fieldFault } from './input.ts'
 import { keyRecord, keyView } from './key-view.ts'
+import { NewBudgets, wholeBudgets } from './new-budget.ts'
 import type { Operator } from './operator.ts'
 import type { OpsHouse } from './port.ts'
 import { type AdminRoute, adminRoute, listOf, PAGE, PAGE_ROWS } from './route.ts'
@@ -26,6 +27,7 @@ const NewKey = Type.Object(
       }),
     ),
     ...Limits.properties,
+    budgets: Type.Optional(NewBudgets),
     expires_at: Type.Optional(timeField('When it ceases to be valid; never if absent.')),
   },
   { additionalProperties: false },
@@ -48,6 +50,7 @@ const KEY_EXAMPLE = {
   requests_per_minute: 600,
   tokens_per_minute: null,
   concurrent: 20,
+  budgets: [{ usd: '25.00', per: 'month', timezone: 'UTC' }],
   created_at: '2026-01-31T09:30:00.000Z',
   expires_at: null,
   revoked_at: null,
@@ -118,10 +121,12 @@ const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHous
   if (expires_at_ms instanceof Failure) return expires_at_ms
   if (expires_at_ms !== undefined && expires_at_ms <= at_ms)
     return fieldFault('expires_at', `${quoted(asked.expires_at ?? '')} is past`, 'allowed: a time to come')
+  const budgets = wholeBudgets(asked.budgets ?? [])
+  if (budgets instanceof Failure) return budgets
   const made = logged(
     house_db,
     () => {
-      const stored = createKey(house_db, wantedKey(asked, expires_at_ms), at_ms)
+      const stored = createKey(house_db, wantedKey(asked, budgets, expires_at_ms), at_ms)
       if (!(stored instanceof Failure)) tellWorkers(house, stored.key)
       return stored
     },
@@ -142,12 +147,16 @@ const create = (operator: Operator, asked: Static<typeof NewKey>, house: OpsHous
 const tellWorkers = ({ key_file_path, table }: OpsHouse, key: StoredKey): void =>
   appendKeys(key_file_path, table, [keyRecord(key)])
 
-const wantedKey = (asked: Static<typeof NewKey>, expires_at_ms: number | undefined): NewKeyWish => {
-  const { tenant, name: wanted_name = 'key', models, expires_at: _expires_at, ...limits } = asked
+const wantedKey = (
+  asked: Static<typeof NewKey>,
+  budgets: readonly BudgetConfig[],
+  expires_at_ms: number | undefined,
+): NewKeyWish => {
+  const { tenant, name: wanted_name = 'key', models, expires_at: _expires_at, budgets: _budgets, ...limits } = asked
   return {
     tenant,
     name: wanted_name,
-    limits,
+    limits: { ...limits, ...(budgets.length > 0 && { budgets }) },
     ...(models !== undefined && { models }),
     ...(expires_at_ms !== undefined && { expires_at_ms }),
   }

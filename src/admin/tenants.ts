@@ -1,13 +1,14 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { Failure } from '../base/failure.ts'
 import { knownNames, quoted } from '../config/faults.ts'
-import { Budget, Limits, Tenant, type TenantConfig } from '../config/schema.ts'
+import { Limits, Tenant, type TenantConfig } from '../config/schema.ts'
 import { logged } from '../ledger/admin-log.ts'
 import { allTenants, createTenant } from '../ledger/tenants-store.ts'
 import { SUBJECT } from '../table/layout.ts'
 import { subjectOf } from '../table/table.ts'
 import { fieldFault } from './input.ts'
 import { isoOrNull } from './machine.ts'
+import { NewBudgets, wholeBudgets } from './new-budget.ts'
 import type { Operator } from './operator.ts'
 import type { OpsHouse } from './port.ts'
 import { type AdminRoute, adminRoute, listOf, PAGE, pageOf } from './route.ts'
@@ -16,19 +17,7 @@ import { type AdminRoute, adminRoute, listOf, PAGE, pageOf } from './route.ts'
 const NewTenant = Type.Object(
   {
     name: Tenant.properties.name,
-    budgets: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            usd: Budget.properties.usd,
-            per: Type.Optional(Budget.properties.per),
-            timezone: Type.Optional(Budget.properties.timezone),
-          },
-          { additionalProperties: false },
-        ),
-        { maxItems: 8, description: 'All of them hold; none is no budget.' },
-      ),
-    ),
+    budgets: Type.Optional(NewBudgets),
     limits: Type.Optional(Type.Object(Limits.properties, { additionalProperties: false })),
     models: Tenant.properties.models,
   },
@@ -119,12 +108,11 @@ const create = (operator: Operator, asked: Static<typeof NewTenant>, house: OpsH
   for (const [index, model] of (asked.models ?? []).entries())
     if (!models.includes(model))
       return fieldFault(`models[${index}]`, `${quoted(model)} is not a model`, knownNames(model, models, 'model'))
-  for (const [index, { timezone }] of (asked.budgets ?? []).entries())
-    if (timezone !== undefined && !isTimezone(timezone))
-      return fieldFault(`budgets[${index}].timezone`, `${quoted(timezone)} is not a time zone`, 'allowed: an IANA name')
+  const budgets = wholeBudgets(asked.budgets ?? [])
+  if (budgets instanceof Failure) return budgets
   const tenant: TenantConfig = {
     name: asked.name,
-    budgets: (asked.budgets ?? []).map(({ usd, per = 'total', timezone = 'UTC' }) => ({ usd, per, timezone })),
+    budgets,
     limits: asked.limits ?? {},
     ...(asked.models !== undefined && { models: asked.models }),
   }
@@ -140,14 +128,5 @@ const create = (operator: Operator, asked: Static<typeof NewTenant>, house: OpsH
   return {
     status: 201,
     json: { ...tenant, models: tenant.models ?? null, source: 'api', created_at: isoOrNull(at_ms) },
-  }
-}
-
-const isTimezone = (text: string): boolean => {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: text })
-    return true
-  } catch {
-    return false // The only thing that it throws for.
   }
 }

@@ -20,6 +20,7 @@ import { priceList } from '../ledger/pricing.ts'
 import type { Log } from '../observe/log.ts'
 import { HEADER, WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, type Table, workerI32 } from '../table/table.ts'
+import { openBudgetKeeper } from './budget-keeper.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 
 const POLL_MS = 15
@@ -59,7 +60,21 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     log('error', 'accountant_failed', { cause })
     process.exit(1)
   })
+  const budgets = openBudgetKeeper(boot.config, {
+    table,
+    store,
+    journal_folder: files.journal,
+    key_file: files.keys,
+    now: nowMs,
+    log,
+    living: Atomics.load(table.i32, HEADER.accountant_ready) === 1,
+  })
   const report = setInterval(() => {
+    try {
+      budgets.turn()
+    } catch (cause) {
+      log('error', 'budgets_not_kept', { cause })
+    }
     const { posted_calls, lag_ms } = accountant.stats()
     table.f64[HEADER.accountant_seen_ms] = nowMs()
     table.f64[HEADER.accountant_lag_ms] = lag_ms
@@ -78,6 +93,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   const started_ms = nowMs()
   await accountant.drain()
   log('info', 'ledger_caught_up', { took_ms: nowMs() - started_ms, posted_calls: accountant.stats().posted_calls })
+  budgets.load()
   Atomics.store(table.i32, HEADER.accountant_ready, 1)
   ready(0)
 
@@ -85,6 +101,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     onConfig: async ({ config }) => {
       prices = await pricesOf(config)
       tenants = config.tenants
+      budgets.adopt(config)
       keep_ms = config.ledger.journal_keep_ms
     },
     drain: async (grace_ms) => {

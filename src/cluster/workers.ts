@@ -110,8 +110,10 @@ export class Workers {
   }
 
   #freeIndex(): number | undefined {
-    // The last column is the accountant's.
-    for (let index = 0; index < limits.workers_max - 1; index++) if (!this.#slots.has(index)) return index
+    // The last column is the accountant's; one whose share of budgets is still owed is not free.
+    const { i32 } = this.#ports.table
+    for (let index = 0; index < limits.workers_max - 1; index++)
+      if (!this.#slots.has(index) && Atomics.load(i32, workerI32(index, WORKER.budgets_owed)) === 0) return index
     return undefined
   }
 

@@ -13,6 +13,9 @@ export const demo_tenant = 'demo'
 export const withDemo = (config: Config, demo_url: string): Config => {
   if (config.engines.length > 0 || config.models.length > 0) return config
   const model = {
+    budgets: [],
+    limits: {},
+    ceiling_tokens: 4_096,
     fallbacks: [],
     price_changes: [],
     strategy: 'least_loaded' as const,

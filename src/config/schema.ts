@@ -2,8 +2,9 @@ import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
 import { Idempotency } from './idempotency-schema.ts'
+import { Budget, Limits } from './limits-schema.ts'
 import { Jobs, Webhook } from './jobs-schema.ts'
-import { choice, choiceOf, closed, host, instant, int, limit, name, section, strings, usd } from './kinds.ts'
+import { choice, choiceOf, closed, host, int, name, section, strings } from './kinds.ts'
 import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
 /**
@@ -12,53 +13,20 @@ import { Engine, Model, type Price, type Target, Timeouts } from './serving-sche
  * `writeOnly` marks a secret; `title` and `x-allowed` are the words of a fault where a pattern decides.
  */
 
-export const Limits = Type.Object(
-  {
-    requests_per_minute: limit(1_000_000_000, 'Requests a minute (GCRA, burst of one minute’s worth).'),
-    tokens_per_minute: limit(1_000_000_000_000, 'Tokens a minute.'),
-    concurrent: limit(10_000_000, 'Calls at once; a stream counts until it ends.'),
-  },
-  section,
-)
-
-export const Budget = Type.Object(
-  {
-    usd: usd('What may be spent in one window; "0" admits only what is free.'),
-    per: choice(['total', 'day', 'week', 'month'], 'total', 'The window.'),
-    timezone: Type.String({
-      default: 'UTC',
-      maxLength: 64,
-      description: 'IANA name of the zone in which windows begin.',
-    }),
-    alert_share: Type.Optional(
-      Type.Number({
-        exclusiveMinimum: 0,
-        maximum: 1,
-        description: 'Share of the limit at which the log tells (budget_threshold), once a window; never if absent.',
-      }),
-    ),
-    increases: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            usd: usd('How much more may be spent in a window.'),
-            until: instant('When the increase ends.'),
-            reason: Type.Optional(Type.String({ maxLength: 1_024, description: 'Why.' })),
-          },
-          closed,
-        ),
-        { maxItems: 256, description: 'Temporary increases; none if absent.' },
-      ),
-    ),
-  },
-  closed,
-)
-
 export const Tenant = Type.Object(
   {
     name: name('Name of the tenant.'),
     budgets: Type.Array(Budget, { default: [], maxItems: 8, description: 'All of them hold; none is no budget.' }),
     limits: Limits,
+    end_user: Type.Optional(
+      Type.Object(
+        {
+          budgets: Type.Array(Budget, { default: [], maxItems: 8, description: 'What each may spend.' }),
+          limits: Limits,
+        },
+        { ...closed, description: 'What holds for each end user, told apart by the request’s `user`.' },
+      ),
+    ),
     priority_max: Type.Optional({
       ...choiceOf(['low', 'normal', 'high']),
       description: 'The highest class that x-weir-priority may ask for while calls wait; normal if absent.',
@@ -138,6 +106,7 @@ export const Config = Type.Object(
 export type Config = Static<typeof Config>
 export type EngineConfig = Static<typeof Engine>
 export type ModelConfig = Static<typeof Model>
+export { Budget, Limits }
 export type BudgetConfig = Static<typeof Budget>
 export type TenantConfig = Static<typeof Tenant>
 export type TargetConfig = Static<typeof Target>

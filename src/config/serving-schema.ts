@@ -13,6 +13,7 @@ import {
   usdPerMillion,
   withoutDefaults,
 } from './kinds.ts'
+import { Budget, Limits } from './limits-schema.ts'
 
 /** The part of the configuration that says what serves: engines, models, and how one finds the other. */
 
@@ -161,6 +162,18 @@ export const Model = Type.Object(
       description: 'Load over the mean at which affinity yields.',
     }),
     queue: Queue,
+    budgets: Type.Array(Budget, {
+      default: [],
+      maxItems: 8,
+      description: 'What all tenants together may spend on the model.',
+    }),
+    limits: Limits,
+    ceiling_tokens: int(
+      1,
+      10_000_000,
+      4_096,
+      'Completion tokens that are held, and written into a request that names none, where a budget or a token limit applies.',
+    ),
     price: Type.Optional(Price),
     price_changes: Type.Array(PriceChange, {
       default: [],

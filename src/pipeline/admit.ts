@@ -43,6 +43,8 @@ export const admit = (arrival: Arrival, house: House): Admitted | Failure => {
     body_held_bytes: 0,
     keeping: undefined,
     rate: undefined,
+    token_rate: undefined,
+    held: undefined,
     intended: false,
     open: true,
     client_gone: false,

@@ -1,6 +1,7 @@
 import { priceAt } from '../balance/catalogue.ts'
 import { usd } from '../base/money.ts'
 import type { Call } from './call.ts'
+import { chargeNanodollars } from './charge.ts'
 import type { Tokens } from './estimate.ts'
 import { rateHeaders } from './rate-headers.ts'
 
@@ -11,7 +12,8 @@ export const answerHeaders = (call: Call, content_type: string): Headers => {
     headers.set('x-weir-model', call.target.model)
     headers.set('x-weir-engine', call.target.engine.name)
   }
-  if (call.rate) for (const [name, value] of Object.entries(rateHeaders(call.rate))) headers.set(name, value)
+  if (call.rate || call.token_rate)
+    for (const [name, value] of Object.entries(rateHeaders(call.rate, call.token_rate))) headers.set(name, value)
   return headers
 }
 
@@ -27,14 +29,5 @@ export const streamHeaders = (call: Call): Headers => {
 export const costUsd = (call: Call, usage: Tokens): string | undefined => {
   const price = call.model && priceAt(call.model, call.received_at_ms)
   if (price === undefined) return undefined
-  const { prompt_tokens, cached_tokens, audio_input_tokens } = usage
-  const { completion_tokens, reasoning_tokens, audio_output_tokens } = usage
-  const picodollars =
-    (prompt_tokens - cached_tokens - audio_input_tokens) * price.input +
-    cached_tokens * price.cached_input +
-    audio_input_tokens * price.audio_input +
-    (completion_tokens - reasoning_tokens - audio_output_tokens) * price.output +
-    reasoning_tokens * price.reasoning +
-    audio_output_tokens * price.audio_output
-  return usd(BigInt(Math.floor((picodollars + 500) / 1000) + price.request_nanodollars))
+  return usd(chargeNanodollars(price, usage))
 }

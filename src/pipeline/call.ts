@@ -7,6 +7,7 @@ import type { Claim } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
+import type { Held } from './hold.ts'
 import type { AnswerKeeper } from './idempotency-store.ts'
 
 /** What the HTTP layer hands in. */
@@ -28,7 +29,8 @@ export type Call = {
   readonly arrival: Arrival
   readonly headers: Headers
   readonly catalogue: Catalogue
-  readonly received_at_ms: number
+  /** Wall clock; the instant that decides the windows of budgets, here and in the ledger. */
+  received_at_ms: number
   /** On the monotonic clock. */
   readonly started_tick_ms: number
   readonly deadline_tick_ms: number
@@ -53,6 +55,10 @@ export type Call = {
   keeping: AnswerKeeper | undefined
   /** The tightest request limit, for the headers. */
   rate: RateState | undefined
+  /** The tightest token limit, for the headers. */
+  token_rate: RateState | undefined
+  /** What it holds of budgets and token limits. */
+  held: Held | undefined
   /** True once an intent is in the journal: an ending must follow. */
   intended: boolean
   /** True until the call is settled. */

@@ -20,7 +20,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     engine_model: call.target?.model ?? '',
     endpoint: call.arrival.endpoint.path,
     stream: streams(call),
-    hold_nanodollars: 0,
+    hold_nanodollars: Number(call.held?.nanodollars ?? 0n),
     prompt_tokens_estimate: promptTokens(call),
     price_version: 0,
     request_sha256: call.body.sha256,

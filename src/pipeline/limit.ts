@@ -4,6 +4,7 @@ import { type Claim, takeCounts } from '../table/counts.ts'
 import { type Subject, subjectOf } from '../table/table.ts'
 import { type Body, parseBody, readBody } from './body.ts'
 import { type Call, type Identified, type Limited, pass } from './call.ts'
+import { takeHold } from './hold.ts'
 import type { House } from './house.ts'
 import { replay } from './idempotency.ts'
 import { mayUse } from './identify.ts'
@@ -35,7 +36,10 @@ export const limit = async (call: Identified, house: House): Promise<Limited | R
     open.model = model
   }
   const repeat = replay(call, body, house)
-  return (repeat && (await repeat)) ?? pass<Limited>(call, 'limit')
+  const replayed = repeat && (await repeat)
+  if (replayed) return replayed
+  const unheld = open.model && takeHold(call as Parameters<typeof takeHold>[0], house)
+  return unheld ?? pass<Limited>(call, 'limit')
 }
 
 const modelUnknown = ({ model }: Body): Failure =>

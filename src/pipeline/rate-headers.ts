@@ -1,8 +1,13 @@
 import type { RateState } from '../quota/gcra.ts'
 
 /** `x-ratelimit-*` as OpenAI names them; reset in seconds. */
-export const rateHeaders = (rate: RateState): Record<string, string> => ({
-  'x-ratelimit-limit-requests': String(rate.limit),
-  'x-ratelimit-remaining-requests': String(rate.remaining),
-  'x-ratelimit-reset-requests': `${Math.ceil(rate.reset_ms / 1000)}s`,
+export const rateHeaders = (requests: RateState | undefined, tokens?: RateState): Record<string, string> => ({
+  ...(requests && named(requests, 'requests')),
+  ...(tokens && named(tokens, 'tokens')),
+})
+
+const named = (rate: RateState, what: string) => ({
+  [`x-ratelimit-limit-${what}`]: String(rate.limit),
+  [`x-ratelimit-remaining-${what}`]: String(rate.remaining),
+  [`x-ratelimit-reset-${what}`]: `${Math.ceil(rate.reset_ms / 1000)}s`,
 })

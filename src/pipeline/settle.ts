@@ -1,9 +1,12 @@
+import { priceAt } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
+import { chargeNanodollars } from './charge.ts'
 import { estimated, type Tokens } from './estimate.ts'
+import { settleHold } from './hold.ts'
 import { recordDecision } from './explain.ts'
 import type { House } from './house.ts'
 import { leaveAll } from './place.ts'
@@ -34,12 +37,22 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
   call.open = false
   const total_ms = house.tick() - call.started_tick_ms
   const position = call.intended ? appendEnding(call, house, end, total_ms) : undefined
+  if (call.held)
+    settleHold(call, house, chargeOf(call, end), end.usage ? end.usage.prompt_tokens + end.usage.completion_tokens : 0)
   call.keeping?.release()
   leaveAll(call, house)
   house.bodies.give(call)
   Atomics.sub(house.table.i32, workerI32(house.worker, WORKER.in_flight), 1)
   count(house, end, total_ms)
   return position
+}
+
+/** The ledger's rule: what got no tokens and is not whole costs nothing, not even the price of a request. */
+const chargeOf = (call: Call, { ending, usage = NO_USAGE }: End): bigint => {
+  const price = call.model && priceAt(call.model, call.received_at_ms)
+  if (price === undefined || !call.intended) return 0n
+  if (usage.prompt_tokens + usage.completion_tokens === 0 && ending !== 'whole') return 0n
+  return chargeNanodollars(price, usage)
 }
 
 const appendEnding = (call: Call, house: House, end: End, total_ms: number): number | undefined => {

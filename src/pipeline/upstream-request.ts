@@ -1,6 +1,6 @@
 import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
-import { type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
+import { addMembers, type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
 import type { UpstreamRequest } from '../engines/transport.ts'
 import { joinUrl } from '../engines/url.ts'
 import type { Routed } from './call.ts'
@@ -11,11 +11,19 @@ const PASSED = ['traceparent', 'tracestate'] as const
 /** True if the call is to be answered with an event stream. */
 export const streams = (call: Routed): boolean => call.body.stream && call.arrival.endpoint.streams
 
-/** What is sent to an engine: the client's bytes, but for the model's name there and the wish for usage. */
-export const upstreamRequest = (call: Routed, target: Target): UpstreamRequest | Failure => {
+/**
+ * What is sent to an engine: the client's bytes, but for the model's name there and the wish for usage. `more` edits are
+ * made as well; they touch neither.
+ */
+export const upstreamRequest = (
+  call: Routed,
+  target: Target,
+  more: readonly Edit[] = [],
+): UpstreamRequest | Failure => {
   const { endpoint } = call.arrival
-  const edits = bodyEdits(call, target)
-  if (edits instanceof Failure) return edits
+  const own = bodyEdits(call, target)
+  if (own instanceof Failure) return own
+  const edits = [...own, ...more]
   const { config } = target.engine
   const headers: [string, string][] = [
     ['content-type', 'application/json'],
@@ -47,6 +55,12 @@ const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
     const edit = setNested(bytes, scan.root, ['stream_options', 'include_usage'], outer, inner, 'true')
     if (edit instanceof Failure) return edit
     edits.push(edit)
+  }
+  const ceiling = call.held?.ceiling_tokens
+  if (ceiling !== undefined) {
+    const asked = scan.values.max_completion_tokens ?? scan.values.max_tokens
+    if (asked) edits.push(replaceValue(asked, String(ceiling)))
+    else edits.push(addMembers(bytes, scan.root, [['max_tokens', String(ceiling)]], 'start'))
   }
   return edits
 }

@@ -1,4 +1,5 @@
 import { closeSync, openSync, readSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import type { BudgetConfig } from '../config/schema.ts'
 import { HEADER } from './layout.ts'
 import type { Table } from './table.ts'
 
@@ -20,6 +21,7 @@ export type KeyRecord = {
   readonly requests_per_minute?: number
   readonly tokens_per_minute?: number
   readonly concurrent?: number
+  readonly budgets?: readonly BudgetConfig[]
   readonly expires_at_ms?: number
   readonly revoked_at_ms?: number
 }

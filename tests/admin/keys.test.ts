@@ -16,6 +16,7 @@ test('a key is shown once, reaches the workers, is listed without its secret, an
   const { key, ...shown } = made.json
   expect(key).toMatch(/^weir_[\w-]{43}$/)
   expect(shown).toEqual({
+    budgets: [],
     ...CREATED,
     id: expect.stringMatching(/^key_[0-9a-f]{32}$/),
     prefix: key.slice(0, 10),

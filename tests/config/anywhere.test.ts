@@ -1,11 +1,14 @@
 import { Value } from '@sinclair/typebox/value'
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { join, printFault } from '../../src/config/faults.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { Config } from '../../src/config/schema.ts'
 import { type Shape, shapeOf } from '../../src/config/shape.ts'
 import { withDefaults } from '../../src/config/validate.ts'
 import { sample } from './sample.ts'
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 type Place = { readonly keys: readonly (string | number)[]; readonly path: string; readonly shape: Shape }
 

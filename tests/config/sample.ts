@@ -58,6 +58,17 @@ export const sample = () => ({
       strategy: 'prefix_affinity',
       affinity_margin: 1.5,
       queue: { size: 12, wait_ms: 13 },
+      budgets: [
+        {
+          usd: '50.00',
+          per: 'day',
+          timezone: 'Asia/Seoul',
+          alert_share: 0.7,
+          increases: [{ usd: '6.00', until: '2026-03-02T00:00:00Z', reason: 'test' }],
+        },
+      ],
+      limits: { requests_per_minute: 601, tokens_per_minute: 200001, concurrent: 51 },
+      ceiling_tokens: 99,
       price: {
         input: '0.20',
         cached_input: '0.02',
@@ -100,6 +111,18 @@ export const sample = () => ({
       webhook: { secret: 'a-secret-of-sixteen-characters', url: 'https://hook.example/weir' },
       models: ['large'],
       priority_max: 'high',
+      end_user: {
+        budgets: [
+          {
+            usd: '1.00',
+            per: 'week',
+            timezone: 'Asia/Seoul',
+            alert_share: 0.6,
+            increases: [{ usd: '7.00', until: '2026-03-03T00:00:00Z', reason: 'test' }],
+          },
+        ],
+        limits: { requests_per_minute: 602, tokens_per_minute: 200002, concurrent: 52 },
+      },
     },
   ],
 })

@@ -54,7 +54,7 @@ test.each([
 ] as const)('key %j and tenant %j', (key_models, tenant_models, wanted) => {
   const key = { id: 'k', sha256: '', tenant: 't', name: 'n', ...(key_models && { models: key_models }) }
   const config = { name: 't', budgets: [], limits: {}, ...(tenant_models && { models: [...tenant_models] }) }
-  expect(mayUse(key, { name: 't', config, subject: 0 }, 'm1')).toBe(wanted)
+  expect(mayUse(key, { name: 't', config, subject: 0, budgets: [] }, 'm1')).toBe(wanted)
 })
 
 test('a key is found by its hash, exactly; a tenant that is not configured has no limits', async () => {

@@ -1,0 +1,207 @@
+import { type Model, priceAt, type Tenant } from '../balance/catalogue.ts'
+import { Failure } from '../base/failure.ts'
+import { usd } from '../base/money.ts'
+import { readBudget } from '../quota/budget-state.ts'
+import { claimOn } from '../quota/budgets.ts'
+import { limitAt, type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
+import { holdTokens, type RateClaim, settleTokens, takeRates } from '../quota/rates.ts'
+import { type BudgetClaim, BUDGETS_HELD, BUDGETS_STALE, holdBudgets, settleBudgets } from '../table/budget-slot.ts'
+import { takeCounts } from '../table/counts.ts'
+import type { KeyRecord } from '../table/key-file.ts'
+import { type Subject, subjectOf } from '../table/table.ts'
+import type { Body } from './body.ts'
+import type { Call } from './call.ts'
+import { worstNanodollars } from './charge.ts'
+import type { House } from './house.ts'
+import { promptTokensMax } from './prompt-bound.ts'
+import { rateHeaders } from './rate-headers.ts'
+
+/** What a call holds of budgets and token limits until its real end. */
+export type Held = {
+  readonly budgets: readonly BudgetClaim[]
+  readonly nanodollars: bigint
+  readonly rates: readonly RateClaim[]
+  readonly tokens: number
+  /** Completion tokens to write into the request, as the client named no bound and something must bound it. */
+  readonly ceiling_tokens: number | undefined
+}
+
+type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly body: Body; readonly model: Model }
+
+/**
+ * Takes what the call can cost at most from every budget that applies (tenant, key, end user, model), all or none, and
+ * likewise its tokens from every token limit; and the limits of end user and model that only the body tells of.
+ */
+export const takeHold = (call: Known, house: House): Failure | undefined => {
+  const refused = takeBodyLimits(call, house)
+  if (refused) return refused
+  const budgets = budgetsOf(call)
+  const rates = tokenClaims(call, house)
+  if (rates instanceof Failure) return rates
+  if (budgets.length === 0 && rates.length === 0) return undefined
+  const { body, model } = call
+  const embeds = !call.arrival.endpoint.streams
+  const named = body.tokens_max
+  const completion = embeds ? 0 : (named ?? model.config.ceiling_tokens) * body.n
+  const prompt = promptTokensMax(call)
+  const price = priceAt(model, call.received_at_ms)
+  const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion)
+  const tokens = prompt + completion
+  const over = takeTokens(call, house, rates, tokens)
+  if (over) return over
+  const claims = claimBudgets(call, house, budgets, nanodollars)
+  if (claims instanceof Failure) {
+    settleTokens(house.table, house.worker, rates, tokens, 0, house.now())
+    return claims
+  }
+  const open: Call = call
+  open.held = {
+    budgets: claims,
+    nanodollars,
+    rates,
+    tokens,
+    ceiling_tokens: embeds || named !== undefined ? undefined : model.config.ceiling_tokens,
+  }
+  return undefined
+}
+
+/** Turns the hold into what the call really used, exactly once, after its ending is in the journal. */
+export const settleHold = (call: Call, house: House, charge: bigint, tokens: number): void => {
+  const { held } = call
+  if (held === undefined) return
+  call.held = undefined
+  if (held.budgets.length > 0) settleBudgets(house.table, house.worker, held.budgets, held.nanodollars, charge)
+  if (held.rates.length > 0) settleTokens(house.table, house.worker, held.rates, held.tokens, tokens, house.now())
+}
+
+/** Limits of the end user and of the model: requests a minute and calls at once. */
+const takeBodyLimits = (call: Known, house: House): Failure | undefined => {
+  const of_user = call.body.end_user === '' ? undefined : call.tenant.config.end_user?.limits
+  const wanted = [
+    ['end user', 'end_user', `${call.tenant.name}/${call.body.end_user}`, of_user],
+    ['model', 'model', call.model.name, call.model.config.limits],
+  ] as const
+  for (const [whose, kind, name, limits] of wanted) {
+    if (limits === undefined || (limits.requests_per_minute === undefined && limits.concurrent === undefined)) continue
+    const subject = subjectOf(house.table, kind, name)
+    if (subject === undefined) return new Failure('table_full', { retry_after_s: 60 })
+    if (limits.concurrent !== undefined) {
+      const claim = { subject, limit: limits.concurrent }
+      if (takeCounts(house.table, house.worker, [claim]) >= 0)
+        return new Failure('concurrency_exceeded', {
+          says: `This ${whose} may have ${limits.concurrent} calls at once.`,
+          retry_after_s: 1,
+        })
+      call.claims.push(claim)
+    }
+    if (limits.requests_per_minute === undefined) continue
+    const { refused, states } = takeRates(
+      house.table,
+      [{ subject, per_minute: limits.requests_per_minute }],
+      call.received_at_ms,
+    )
+    if (refused >= 0)
+      return new Failure('rate_exceeded', {
+        says: `The limit of ${limits.requests_per_minute} requests a minute for this ${whose} is used up.`,
+        retry_after_s: states[0]!.retry_after_ms / 1000,
+        headers: rateHeaders(states[0]!),
+      })
+  }
+  return undefined
+}
+
+const tokenClaims = (call: Known, house: House): RateClaim[] | Failure => {
+  const claims: RateClaim[] = []
+  const add = (per_minute: number | undefined, find: () => Subject | undefined): boolean => {
+    if (per_minute === undefined) return true
+    const subject = find()
+    if (subject !== undefined) claims.push({ subject, per_minute })
+    return subject !== undefined
+  }
+  const { key, tenant, model, body } = call
+  const of_user = body.end_user === '' ? undefined : tenant.config.end_user?.limits.tokens_per_minute
+  const fits =
+    add(key.tokens_per_minute, () => subjectOf(house.table, 'key', key.id)) &&
+    add(tenant.config.limits.tokens_per_minute, () => tenant.subject) &&
+    add(of_user, () => subjectOf(house.table, 'end_user', `${tenant.name}/${body.end_user}`)) &&
+    add(model.config.limits.tokens_per_minute, () => model.subject)
+  return fits ? claims : new Failure('table_full', { retry_after_s: 60 })
+}
+
+const takeTokens = (call: Call, house: House, rates: readonly RateClaim[], tokens: number): Failure | undefined => {
+  if (rates.length === 0) return undefined
+  const { refused, states } = holdTokens(house.table, house.worker, rates, tokens, house.now())
+  call.token_rate = states.reduce((tight, state) => (state.remaining < tight.remaining ? state : tight))
+  if (refused < 0) return undefined
+  const state = states[refused]!
+  const never =
+    tokens > state.limit ? ` The call may use ${tokens}, more than a whole minute’s: set a smaller max_tokens.` : ''
+  return new Failure('rate_exceeded', {
+    says: `The limit of ${state.limit} tokens a minute is used up.${never}`,
+    retry_after_s: state.retry_after_ms / 1000,
+    headers: rateHeaders(call.rate, state),
+  })
+}
+
+const claimBudgets = (
+  call: Known,
+  house: House,
+  budgets: readonly LiveBudget[],
+  hold: bigint,
+): BudgetClaim[] | Failure => {
+  // A clock that was read just before a window's edge is read again, once.
+  for (let turn = 0; ; turn++) {
+    const claims: BudgetClaim[] = []
+    for (const live of budgets) {
+      const claim = claimOn(house.table, live.budget, limitAt(live, call.received_at_ms), call.received_at_ms)
+      if (claim === undefined) return new Failure('table_full', { retry_after_s: 60 })
+      claims.push(claim)
+    }
+    const answer = holdBudgets(house.table, house.worker, claims, hold)
+    if (answer === BUDGETS_HELD) return claims
+    if (answer >= 0) return exceeded(budgets[answer]!, claims[answer]!, hold, call, house)
+    if (answer === BUDGETS_STALE && turn > 0) return new Failure('overloaded', { retry_after_s: 1 })
+    call.received_at_ms = house.now()
+  }
+}
+
+const exceeded = (live: LiveBudget, claim: BudgetClaim, hold: bigint, call: Call, house: House): Failure => {
+  const used = readBudget(house.table, claim.slot, claim.window)?.used ?? 0n
+  const left = claim.limit > used ? claim.limit - used : 0n
+  const { end_ms } = live.budget.windowAt(call.received_at_ms)
+  const { per, timezone } = live.config
+  const resets = Number.isFinite(end_ms) ? ` It begins anew at ${new Date(end_ms).toISOString()}.` : ''
+  return new Failure('budget_exceeded', {
+    says: `The budget of ${live.whose} (${usd(claim.limit)} USD, ${per === 'total' ? 'in all' : `a ${per}, ${timezone}`}) has ${usd(left)} USD left, and this call may cost ${usd(hold)} USD.${resets}`,
+    retry_after_s: Number.isFinite(end_ms) ? Math.min((end_ms - call.received_at_ms) / 1000, 86_400) : 3_600,
+  })
+}
+
+const budgetsOf = ({ key, tenant, model, body }: Known): LiveBudget[] => {
+  const of_user = body.end_user === '' ? [] : endUserBudgets(tenant, body.end_user)
+  return [...tenant.budgets, ...model.budgets, ...keyBudgets(key), ...of_user]
+}
+
+const of_keys = new WeakMap<KeyRecord, readonly LiveBudget[]>()
+const NONE: readonly LiveBudget[] = []
+
+const keyBudgets = (key: KeyRecord): readonly LiveBudget[] => {
+  if (key.budgets === undefined) return NONE
+  let known = of_keys.get(key)
+  if (known === undefined) of_keys.set(key, (known = liveBudgets(`key:${key.id}`, key.budgets)))
+  return known
+}
+
+const of_users = new WeakMap<Tenant, Map<string, readonly LiveBudget[]>>()
+/** End users remembered of one tenant; the rest is looked up anew. */
+const END_USERS_MAX = 10_000
+
+const endUserBudgets = (tenant: Tenant, user: string): readonly LiveBudget[] => {
+  const configs = tenant.config.end_user?.budgets ?? []
+  if (configs.length === 0) return NONE
+  let users = of_users.get(tenant)
+  if (users === undefined || users.size >= END_USERS_MAX) of_users.set(tenant, (users = new Map()))
+  let known = users.get(user)
+  if (known === undefined) users.set(user, (known = liveBudgets(`end_user:${tenant.name}/${user}`, configs)))
+  return known
+}
