@@ -15,23 +15,37 @@ const FADE_MS = 15_000
 export const SLOW_START_MS = 5_000
 const SLOW_START_LEAST = 0.2
 
-/** Takes a sample of the time to the first token. */
+/** Takes a sample of the time to the first token, of a streamed answer. */
 export const noteLatency = (table: Table, engine: Subject, first_token_ms: number, now_ms: number): void => {
-  const before_ms = latencyMs(table, engine, now_ms)
+  note(table, engine, now_ms, SUBJECT.latency_ms, first_token_ms)
+}
+
+/** Takes a sample of the time for each token: all that an answer tells which comes whole. */
+export const noteTokenTime = (table: Table, engine: Subject, token_ms: number, now_ms: number): void => {
+  note(table, engine, now_ms, ENGINE.token_ms, token_ms)
+}
+
+/** The average time to the first token, faded by its age; 0 if no streamed call was answered yet. */
+export const latencyMs = (table: Table, engine: Subject, now_ms: number): number =>
+  faded(table, engine, now_ms, SUBJECT.latency_ms)
+
+/** The average time for each token of whole answers, faded by its age; 0 if there was none yet. */
+export const tokenMs = (table: Table, engine: Subject, now_ms: number): number =>
+  faded(table, engine, now_ms, ENGINE.token_ms)
+
+const AVERAGES = [SUBJECT.latency_ms, ENGINE.token_ms] as const
+
+const note = (table: Table, engine: Subject, now_ms: number, cell: number, sample: number): void => {
+  // Both fade by one clock, so both are brought up to now before it is set.
+  for (const one of AVERAGES) table.f64[engine + one] = faded(table, engine, now_ms, one)
   // 0 means unknown; an engine that answers within the clock's grain is still known.
-  table.f64[engine + SUBJECT.latency_ms] = Math.max(0.001, moved(before_ms, first_token_ms))
-  table.f64[engine + ENGINE.latency_at_ms] = now_ms
+  table.f64[engine + cell] = Math.max(0.001, moved(table.f64[engine + cell]!, sample))
+  table.f64[engine + ENGINE.sampled_at_ms] = now_ms
 }
 
-/** Takes a sample of the time that a token takes after the first. */
-export const noteTokenTime = (table: Table, engine: Subject, token_ms: number): void => {
-  if (token_ms > 0) table.f64[engine + ENGINE.token_ms] = moved(table.f64[engine + ENGINE.token_ms]!, token_ms)
-}
-
-/** The average time to the first token, faded by its age; 0 if no call was answered yet. */
-export const latencyMs = (table: Table, engine: Subject, now_ms: number): number => {
-  const average_ms = table.f64[engine + SUBJECT.latency_ms]!
-  const age_ms = now_ms - table.f64[engine + ENGINE.latency_at_ms]!
+const faded = (table: Table, engine: Subject, now_ms: number, cell: number): number => {
+  const average_ms = table.f64[engine + cell]!
+  const age_ms = now_ms - table.f64[engine + ENGINE.sampled_at_ms]!
   return age_ms < 1_000 || average_ms === 0 ? average_ms : average_ms * Math.exp(-age_ms / FADE_MS)
 }
 

@@ -3,7 +3,7 @@ import type { Table } from '../table/table.ts'
 import type { Model, Target } from './catalogue.ts'
 import type { Pick, Skip } from './decision.ts'
 import type { Ask } from './field.ts'
-import { benchedLightly, claimProbe, coolMs, onProbation } from './health.ts'
+import { type BenchKind, claimProbe, coolMs, lightBench, onProbation } from './health.ts'
 import { remember } from './sessions.ts'
 import { STRATEGIES } from './strategies.ts'
 import { TableField } from './table-field.ts'
@@ -32,7 +32,8 @@ const ESTIMATE_SLACK = 2
 /**
  * Chooses a target of a model by its strategy among those that are healthy, not full and not tried. An engine on
  * probation is chosen by the one caller that claims its trial. Of a model's targets at most half are benched for bad
- * answers; unreachable and broken ones do not count on that mercy. `random` yields [0, 1).
+ * answers; unreachable and broken ones do not count on that mercy, and slow ones only when nobody else is left. `random`
+ * yields [0, 1).
  */
 export const chooseTarget = (
   model: Choosable,
@@ -94,31 +95,39 @@ const survey = (
       const wait_ms = coolMs(table, subject, now_ms)
       if (wait_ms === 0 && calls < config.capacity && claimProbe(table, subject, now_ms)) return target
       out++
-      if (wait_ms > 0 && targets.length > 1 && benchedLightly(table, subject)) light++
+      if (wait_ms > 0 && targets.length > 1 && lightBench(table, subject) !== undefined) light++
       skips.push({ engine: target.engine.name, why: 'cooling', wait_ms: wait_ms || 1_000 })
     } else if (calls >= config.capacity) skips.push({ engine: target.engine.name, why: 'full', wait_ms: 1_000 })
     else field.add(target, calls)
   }
-  if (light > 0) spare(targets, out - Math.floor(targets.length / 2), wish, table, now_ms, field)
+  if (light > 0) spare(model, 'bad', out - Math.floor(targets.length / 2), wish, table, now_ms, field)
+  // When nobody is left, one that was slow once is better than none: the machine may have been slow, and not the engine.
+  if (light > 0 && field.size === 0) spare(model, 'silent', 1, wish, table, now_ms, field)
   return undefined
 }
 
-/** Takes back some of those that are benched for bad answers, so that no more than half of a model's targets are out. */
+/** Takes back some of those that are benched for a reason, the soonest first. */
 const spare = (
-  targets: readonly Target[],
+  { targets }: Choosable,
+  kind: BenchKind,
   count: number,
   wish: Wish,
   table: Table,
   now_ms: number,
   field: TableField,
 ): void => {
+  const benched = targets.filter(({ engine: { subject } }) => {
+    return onProbation(table, subject) && lightBench(table, subject) === kind && coolMs(table, subject, now_ms) > 0
+  })
+  const soonest = benched.toSorted(
+    (one, other) => coolMs(table, one.engine.subject, now_ms) - coolMs(table, other.engine.subject, now_ms),
+  )
   let left = count
-  for (const target of targets) {
-    if (left <= 0) return
+  for (const target of soonest) {
     const { subject, config } = target.engine
     const calls = Atomics.load(table.i32, subject * 2 + SUBJECT.count)
-    const may = onProbation(table, subject) && benchedLightly(table, subject) && coolMs(table, subject, now_ms) > 0
-    if (!may || wish.tried.includes(target) || tooSmall(target, wish) || calls >= config.capacity) continue
+    if (left <= 0) return
+    if (wish.tried.includes(target) || tooSmall(target, wish) || calls >= config.capacity) continue
     field.add(target, calls)
     left--
   }

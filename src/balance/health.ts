@@ -24,6 +24,7 @@ export const HEALTH = {
 /** Why an engine is benched: it says nothing, it answers badly, it asked for it, or it cannot be reached. */
 export type BenchKind = keyof typeof BENCH
 const BENCH = { silent: 0, bad: 1, asked: 2, unreachable: 3 } as const
+const KINDS = ['silent', 'bad', 'asked', 'unreachable'] as const satisfies readonly BenchKind[]
 
 /** The bits of an engine's flags. */
 const FLAG = {
@@ -49,10 +50,11 @@ export const coolMs = (table: Table, engine: Subject, now_ms: number): number =>
 export const onProbation = (table: Table, engine: Subject): boolean =>
   Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) > 0
 
-/** True if the bench is one that the cap may lift: the engine can be reached, and has not failed often. */
-export const benchedLightly = (table: Table, engine: Subject): boolean =>
-  benchKind(table, engine) === BENCH.bad &&
-  Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) < HEALTH.broken_streak
+/** Why an engine is benched, if it has not failed often: of such benches some are lifted when too many engines are out. */
+export const lightBench = (table: Table, engine: Subject): BenchKind | undefined => {
+  if (Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) >= HEALTH.broken_streak) return undefined
+  return KINDS[Atomics.load(table.i32, engine * 2 + SUBJECT.flags) & FLAG.bench]
+}
 
 /** Claims the one trial of an engine on probation; false if another process has it. */
 export const claimProbe = (table: Table, engine: Subject, now_ms: number): boolean => {
@@ -65,8 +67,8 @@ export const claimProbe = (table: Table, engine: Subject, now_ms: number): boole
   return true
 }
 
-/** A good answer: the engine is healthy, and its first token took so long. */
-export const markGood = (table: Table, engine: Subject, first_token_ms: number, now_ms = nowMs()): void => {
+/** A good answer: the engine is healthy. `first_token_ms` is that of a stream; of a whole answer nobody knows it. */
+export const markGood = (table: Table, engine: Subject, first_token_ms: number | undefined, now_ms = nowMs()): void => {
   Atomics.add(table.i64, engine + SUBJECT.answered, 1n)
   table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
   if (Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) !== 0) {
@@ -75,7 +77,7 @@ export const markGood = (table: Table, engine: Subject, first_token_ms: number, 
     Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
     noteRecovery(table, engine, now_ms)
   }
-  noteLatency(table, engine, first_token_ms, now_ms)
+  if (first_token_ms !== undefined) noteLatency(table, engine, first_token_ms, now_ms)
 }
 
 /**
@@ -127,9 +129,6 @@ export const markProbed = (table: Table, engine: Subject, good: boolean, now_ms:
   if (ends && (was & FLAG.trial) === 0 && onProbation(table, engine))
     Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)
 }
-
-const benchKind = (table: Table, engine: Subject): number =>
-  Atomics.load(table.i32, engine * 2 + SUBJECT.flags) & FLAG.bench
 
 /** True if a trial was under way. */
 const endTrial = (table: Table, engine: Subject): boolean =>

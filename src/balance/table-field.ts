@@ -1,6 +1,6 @@
-import { ENGINE, SUBJECT } from '../table/layout.ts'
+import { SUBJECT } from '../table/layout.ts'
 import type { Table } from '../table/table.ts'
-import { latencyMs, warmth } from './averages.ts'
+import { latencyMs, tokenMs, warmth } from './averages.ts'
 import type { Target } from './catalogue.ts'
 import type { Ask, Field } from './field.ts'
 import { homeOf } from './sessions.ts'
@@ -78,12 +78,13 @@ export class TableField implements Field {
     const cache = this.#scraped(at, SUBJECT.cache_usage) ?? 0
     const work = 1 + calls + this.#tokens(at) / TOKENS_A_CALL + waiting
     const pressure = cache > CACHE_FREE ? 1 + (cache - CACHE_FREE) * 10 : 1
-    const latency_ms = latencyMs(this.#table, subject, this.#now_ms) + this.#table.f64[subject + ENGINE.token_ms]!
+    const latency_ms = latencyMs(this.#table, subject, this.#now_ms) + tokenMs(this.#table, subject, this.#now_ms)
     return (Math.sqrt(Math.max(LATENCY_MS_MIN, latency_ms)) * work * pressure) / this.weight(at)
   }
 
   latencyMs(at: number): number {
-    return latencyMs(this.#table, this.#targets[at]!.engine.subject, this.#now_ms)
+    const { subject } = this.#targets[at]!.engine
+    return latencyMs(this.#table, subject, this.#now_ms) || tokenMs(this.#table, subject, this.#now_ms)
   }
 
   price(at: number, ask: Ask): number {

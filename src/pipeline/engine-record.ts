@@ -1,4 +1,5 @@
 import type { Target } from '../balance/catalogue.ts'
+import { noteTokenTime } from '../balance/averages.ts'
 import { benchKindOf, markFailed, markGood, releaseProbe } from '../balance/health.ts'
 import type { Call } from './call.ts'
 import type { House } from './house.ts'
@@ -11,7 +12,12 @@ export const judge = (call: Call, house: House, target: Target, outcome: Answer 
   if (!(outcome instanceof Miss)) {
     promptDone(call, house, target)
     if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
-    else markGood(house.table, subject, outcome.first_byte_ms, house.now())
+    else markGood(house.table, subject, outcome.kind === 'stream' ? outcome.first_byte_ms : undefined, house.now())
+    if (outcome.kind === 'whole') {
+      // The head of a whole answer comes with its end: what it took is so much for each token.
+      const tokens = Math.max(1, outcome.facts.usage?.completion_tokens ?? 1)
+      noteTokenTime(house.table, subject, outcome.first_byte_ms / tokens, house.now())
+    }
     return
   }
   call.decision?.misses.push({
@@ -29,6 +35,11 @@ export const judge = (call: Call, house: House, target: Target, outcome: Answer 
 /** Writes down that an engine broke off an answer that had begun. */
 export const judgeBroken = (call: Call, house: House, because: string, cause: unknown): void => {
   const { engine } = call.target!
+  call.decision?.misses.push({
+    engine: engine.name,
+    because: `${because} after a part of it`,
+    after_ms: house.tick() - call.started_tick_ms,
+  })
   markFailed(house.table, engine.subject, house.now())
   house.log('warn', 'engine_broke_off', { call_id: call.id, engine: engine.name, because, cause })
 }

@@ -21,6 +21,7 @@ export type StreamAnswer = {
   readonly kind: 'stream'
   readonly source: StreamSource
   readonly reading: Reading
+  /** Until the first event. */
   readonly first_byte_ms: number
 }
 

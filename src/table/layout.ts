@@ -84,7 +84,7 @@ export const SUBJECT = {
   fail_streak: 9, // i32: engine: failures in a row
   flags: 10, // i32: engine: bits of `balance/health.ts`
   sessions: 11, // i32: engine: conversations that the index sends there
-  amount: 6, // i64: held nanodollars, or tokens in flight of an engine
+  amount: 6, // i64: held nanodollars, or prompt tokens that an engine has still to work through
   spent: 7, // i64: posted nanodollars of the current window
   cool_until_ms: 8, // i64: engine: no traffic before
   latency_ms: 9, // f64: engine: moving average until the first byte
@@ -100,8 +100,8 @@ export const SUBJECT = {
 
 /** Cells of an engine that lie over cells which only keys, tenants and budgets use. */
 export const ENGINE = {
-  latency_at_ms: 2, // f64: when `latency_ms` moved last
-  token_ms: 3, // f64: moving average of the time a token takes after the first
+  sampled_at_ms: 2, // f64: when an average moved last
+  token_ms: 3, // f64: moving average of the time a token takes in answers that come whole
   recovered_at_ms: 7, // f64: first good answer after a bench; traffic grows from there
 } as const
 

@@ -76,6 +76,19 @@ test('of the targets of a model at most half are out for bad answers; unreachabl
     expect(name(chooseTarget(modelOf(same), wish(), other, NOW + 1, random))).toBe('d')
 })
 
+test('when all have been slow once, the one that is due first answers; when they are slow again, nobody', () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  const targets = ['a', 'b', 'c'].map((one) => targetOf(table, one))
+  targets.forEach(({ engine }, nth) => markFailed(table, engine.subject, NOW - 30 + nth * 10, undefined, 'silent'))
+  const choose = (made: Partial<Wish> = {}) => name(chooseTarget(modelOf(targets), wish(made), table, NOW, random))
+  expect(choose()).toBe('a')
+  expect(choose({ tried: [targets[0]!] })).toBe('b')
+  for (const { engine } of targets)
+    for (let at_ms = NOW + 2_000; at_ms < NOW + 10_000; at_ms += 4_000) markFailed(table, engine.subject, at_ms)
+  expect(name(chooseTarget(modelOf(targets), wish(), table, NOW + 6_100, random))).toBe('cooling')
+})
+
 test('the only engine of a model is benched and tried again, never for ever', () => {
   using folder = tempFolder()
   const table = tableIn(folder)

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { latencyMs, noteLatency, SLOW_START_MS, warmth } from '../../src/balance/averages.ts'
+import { latencyMs, noteLatency, noteTokenTime, tokenMs, SLOW_START_MS, warmth } from '../../src/balance/averages.ts'
 import { chooseTarget } from '../../src/balance/choose.ts'
 import {
   claimProbe,
@@ -150,5 +150,9 @@ test('the average latency rises fast, falls slowly, and fades when nobody asks',
   expect(latencyMs(table, subject, NOW)).toBe(550)
   noteLatency(table, subject, 100, NOW)
   expect(latencyMs(table, subject, NOW)).toBe(505)
+  expect(latencyMs(table, subject, NOW + 60_000)).toBeLessThan(10)
+  // A sample of one average brings the other up to its own age first.
+  noteTokenTime(table, subject, 20, NOW + 60_000)
+  expect(tokenMs(table, subject, NOW + 60_000)).toBe(20)
   expect(latencyMs(table, subject, NOW + 60_000)).toBeLessThan(10)
 })

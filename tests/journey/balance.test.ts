@@ -24,7 +24,7 @@ beforeAll(async () => {
     free: true,
     strategy,
     targets: ['a', 'b', 'c'].map((one) => ({ engine: `${group}-${one}`, model: 'm' })),
-    timeouts: { first_byte_ms: 400 },
+    timeouts: { first_byte_ms: 500 },
   })
   house = await startHouse({
     workers: 2,
@@ -115,6 +115,6 @@ test('one of three engines ten times slower: it gets next to nothing, and the 99
     `  P99 ${Math.round(p99(balanced))} ms against ${Math.round(p99(blind))} ms by weight; slow engine ${by(balanced, 'slow-a').length} of ${balanced.length} against ${by(blind, 'slow-a').length} of ${blind.length}\n`,
   )
   expect([failed(balanced), failed(blind)]).toEqual([[], []])
-  expect(by(balanced, 'slow-a').length / balanced.length).toBeLessThan(0.01)
-  expect(by(blind, 'slow-a').length / blind.length).toBeGreaterThan(0.2)
+  expect(by(balanced, 'slow-a').length / balanced.length).toBeLessThan(0.05)
+  expect(by(blind, 'slow-a').length / blind.length).toBeGreaterThan(0.1)
 })
