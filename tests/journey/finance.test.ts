@@ -1,10 +1,13 @@
 import { Database } from 'bun:sqlite'
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { resolve } from 'node:path'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { ADMIN_TOKEN, startHouse, type TestHouse } from '../kit/house.ts'
 import { json, type Script, WHOLE } from '../kit/script.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 /** Finance over a real house: calls, orders and increases reach the books through the processes that they have to. */
 

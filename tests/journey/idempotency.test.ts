@@ -1,10 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import OpenAI from 'openai'
 import { startHostileEngine, type HostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type HouseSettings, type TestHouse } from '../kit/house.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
 import { CH, D, DONE, end, json, never, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
 import { eventually, gate } from '../kit/wait.ts'
+
+// The preloaded default holds for the first file of a run only.
+setDefaultTimeout(60_000)
 
 /** Idempotency-Key over real houses: one answer, one charge, whatever happens between. */
 
