@@ -1,0 +1,78 @@
+import { Database } from 'bun:sqlite'
+import { expect, test } from 'bun:test'
+import { cpSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import { openLogReader } from '../../src/audit/read-side.ts'
+import { openLedger } from '../../src/ledger/open-ledger.ts'
+import { freshFolder, good } from '../audit/folder.ts'
+import { makeSmallHouse, ORIGIN } from '../audit/small-house.ts'
+
+const leavesOf = (data: string): string[] => {
+  const reader = good(openLogReader(join(data, 'audit')))
+  const leaves = Array.from({ length: reader.size() }, (_, index) => new TextDecoder().decode(good(reader.leaf(index))))
+  reader.close()
+  return leaves
+}
+const open = (data: string) => {
+  const ledger = openLedger(data, join(data, 'audit'), ORIGIN)
+  const { log } = ledger.ledger_log
+  good(ledger.ledger_log.checkpoint())
+  log.close()
+  ledger.close()
+  return log.repaired
+}
+const cut = (data: string, leaves: number): void => {
+  for (const file of ['checkpoints.data', 'checkpoints.index']) rmSync(join(data, 'audit', file))
+  const index = join(data, 'audit/leaves.index')
+  const end = leaves === 0 ? 0 : Number(readFileSync(index).readBigUInt64LE(8 * leaves - 8))
+  truncateSync(index, 8 * leaves)
+  truncateSync(join(data, 'audit/leaves.data'), end)
+}
+
+test('leaves that a loss of power took, from any place on, are made again of their rows, byte by byte', async () => {
+  using folder = freshFolder()
+  const whole = join(folder.path, 'whole')
+  await makeSmallHouse(whole)
+  const want = leavesOf(whole)
+  expect(new Set(want.map((leaf) => JSON.parse(leaf).type))).toEqual(
+    new Set(['call', 'entries', 'price', 'refusal', 'admin_action']),
+  )
+  for (const kept of [0, 1, 17, want.length - 1, want.length]) {
+    const data = join(folder.path, `from-${kept}`)
+    cpSync(whole, data, { recursive: true })
+    cut(data, kept)
+    expect(open(data).size).toBe(kept)
+    expect(leavesOf(data)).toEqual(want)
+  }
+})
+
+test('a ledger that has fewer rows than are signed is not written to', async () => {
+  using folder = freshFolder()
+  await makeSmallHouse(folder.path, 8, 1)
+  const db = new Database(join(folder.path, 'ledger.db'))
+  for (const trigger of ['entries_keep_delete', 'refusals_keep_delete', 'admin_actions_keep_delete'])
+    db.run(`DROP TRIGGER ${trigger}`)
+  for (const table of ['calls', 'entries', 'prices', 'refusals', 'admin_actions'])
+    db.run(`DELETE FROM ${table} WHERE log_index > 3`)
+  db.close()
+  const before = leavesOf(folder.path)
+  expect(() => openLedger(folder.path, join(folder.path, 'audit'), ORIGIN)).toThrow(
+    /has signed \d+ leaves and the ledger has 4/,
+  )
+  expect(leavesOf(folder.path)).toEqual(before)
+})
+
+test('two writers never have the log at once; another name is refused', async () => {
+  using folder = freshFolder()
+  await makeSmallHouse(folder.path, 8, 1)
+  const first = openLedger(folder.path, join(folder.path, 'audit'), undefined)
+  const child = Bun.spawnSync([
+    process.execPath,
+    '-e',
+    `import { lockForWriter } from '${join(import.meta.dir, '../../src/audit/writer-lock.ts')}'; process.exit(lockForWriter('${join(folder.path, 'audit')}', 50) === undefined ? 7 : 0)`,
+  ])
+  expect(child.exitCode).toBe(7)
+  first.ledger_log.log.close()
+  first.close()
+  expect(() => openLedger(folder.path, join(folder.path, 'audit'), 'example.com/other')).toThrow('a log keeps its name')
+})
