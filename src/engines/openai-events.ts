@@ -32,7 +32,17 @@ export type AnswerFacts = {
   text_bytes: number
   reasoning_bytes: number
   tool_bytes: number
+  /** Elements of `choices`. */
+  choices: number
+  /** Values with generated text in them, tool calls aside; the last one that is a plain string: its range with quotes. */
+  texts: number
+  text_kind: TextKind
+  text_start: number
+  text_end: number
 }
+
+/** What a generated text is: of the answer, of the reasoning before it, or anything else (a refusal, parts). */
+export type TextKind = 'content' | 'reasoning' | 'other'
 
 export type Finish = { readonly index: number; readonly reason: string }
 
@@ -43,8 +53,6 @@ type Walk = {
   readonly facts: AnswerFacts
   /** `"object":"error"`: the answer is the error object itself (vLLM). */
   is_error: boolean
-  /** Elements of `choices` so far. */
-  choices: number
   /** Of the choice at hand. */
   index: number
   reason: string
@@ -97,6 +105,11 @@ export const readAnswer = (bytes: Uint8Array, start = 0, end = bytes.length): An
     text_bytes: 0,
     reasoning_bytes: 0,
     tool_bytes: 0,
+    choices: 0,
+    texts: 0,
+    text_kind: 'other',
+    text_start: -1,
+    text_end: -1,
   }
   const pos = skipSpace(bytes, start, end)
   if (bytes[pos] !== 0x7b || pos >= end) {
@@ -104,11 +117,11 @@ export const readAnswer = (bytes: Uint8Array, start = 0, end = bytes.length): An
     facts.malformed = !facts.done
     return facts
   }
-  const walk: Walk = { bytes, end, facts, is_error: false, choices: 0, index: 0, reason: '', reasoning: 0 }
+  const walk: Walk = { bytes, end, facts, is_error: false, index: 0, reason: '', reasoning: 0 }
   const after = walkObject(walk, pos, limits.json_depth_max, answerMember)
   facts.malformed = after < 0 || skipSpace(bytes, after, end) !== end
   if (facts.usage_start >= 0) {
-    facts.usage_only = walk.choices === 0
+    facts.usage_only = facts.choices === 0
     facts.usage = readUsage(readJson(bytes, { start: facts.usage_start, end: facts.usage_end }))
   }
   if (walk.is_error && !facts.malformed) facts.error ??= readError(bytes, pos, after)
@@ -144,7 +157,7 @@ const answerMember = (walk: Walk, name: number, name_end: number, pos: number, d
 
 const choiceAt = (walk: Walk, pos: number, depth: number): number => {
   const { bytes, facts } = walk
-  walk.index = walk.choices++
+  walk.index = facts.choices++
   walk.reason = ''
   const end = bytes[pos] === 0x7b ? walkObject(walk, pos, depth, choiceMember) : skipValue(bytes, pos, walk.end, depth)
   if (walk.index > facts.choice_index_max) facts.choice_index_max = walk.index
@@ -163,7 +176,7 @@ const choiceMember = (walk: Walk, name: number, name_end: number, pos: number, d
   const end = skipValue(bytes, pos, walk.end, depth)
   if (end < 0) return end
   if (bytesAre(bytes, name, name_end, INDEX)) walk.index = smallInteger(bytes, pos, end) ?? walk.index
-  else if (bytesAre(bytes, name, name_end, TEXT)) facts.text_bytes += sizeAt(bytes, pos, end)
+  else if (bytesAre(bytes, name, name_end, TEXT)) facts.text_bytes += textAt(walk, pos, end, 'content')
   else if (bytesAre(bytes, name, name_end, FINISH) && bytes[pos] === 0x22) {
     walk.reason = decodeText(bytes, pos + 1, end - 1).slice(0, limits.name_bytes_max)
   }
@@ -176,10 +189,10 @@ const deltaMember = (walk: Walk, name: number, name_end: number, pos: number, de
   if (bytes[pos] === 0x7b && bytesAre(bytes, name, name_end, FUNCTION_CALL)) return toolAt(walk, pos, depth)
   const end = skipValue(bytes, pos, walk.end, depth)
   if (end < 0) return end
-  if (bytesAre(bytes, name, name_end, CONTENT) || bytesAre(bytes, name, name_end, REFUSAL)) {
-    facts.text_bytes += sizeAt(bytes, pos, end)
-  } else if (bytesAre(bytes, name, name_end, REASONING_CONTENT) || bytesAre(bytes, name, name_end, REASONING)) {
-    walk.reasoning = Math.max(walk.reasoning, sizeAt(bytes, pos, end))
+  if (bytesAre(bytes, name, name_end, CONTENT)) facts.text_bytes += textAt(walk, pos, end, 'content')
+  else if (bytesAre(bytes, name, name_end, REFUSAL)) facts.text_bytes += textAt(walk, pos, end, 'other')
+  else if (bytesAre(bytes, name, name_end, REASONING_CONTENT) || bytesAre(bytes, name, name_end, REASONING)) {
+    walk.reasoning = Math.max(walk.reasoning, textAt(walk, pos, end, 'reasoning'))
   }
   return end
 }
@@ -201,6 +214,17 @@ const toolMember = (walk: Walk, name: number, name_end: number, pos: number, dep
     facts.tool_bytes += sizeAt(bytes, pos, end)
   }
   return end
+}
+
+/** Takes note of a value with generated text; its size. */
+const textAt = ({ bytes, facts }: Walk, start: number, end: number, kind: TextKind): number => {
+  const size = sizeAt(bytes, start, end)
+  if (size === 0) return 0
+  facts.texts++
+  facts.text_kind = bytes[start] === 0x22 ? kind : 'other'
+  facts.text_start = start
+  facts.text_end = end
+  return size
 }
 
 /** UTF-8 bytes of the text in a valid value: a string, or parts with strings in them. */

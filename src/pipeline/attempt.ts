@@ -3,6 +3,7 @@ import { type Verdict, verdictOf } from '../balance/verdict.ts'
 import { Failure, type FailureCode } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
 import type { AnswerError } from '../engines/answer-error.ts'
+import type { Edit } from '../engines/json-splice.ts'
 import { readAnswer } from '../engines/openai-events.ts'
 import { parseRetryAfter } from '../engines/retry-after.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
@@ -12,6 +13,7 @@ import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss, type Refusal } from './outcome.ts'
 import { Reading } from './reading.ts'
+import type { Splice } from './splice-stream.ts'
 import { StreamSource } from './stream-source.ts'
 import { streams, upstreamRequest } from './upstream-request.ts'
 
@@ -20,9 +22,18 @@ const ERROR_BODY_MS = 2_000
 const ERROR_BYTES_MAX = 1024 * 1024
 const NO_BYTES = new Uint8Array(0)
 
+/** What an engine is asked for instead of the whole answer, and what becomes of its events. */
+export type Resume = { readonly edits: readonly Edit[]; readonly splice: Splice }
+
 /** Asks one engine. Answers what the client may get, or why this engine gave nothing. */
-export const attempt = async (call: Routed, house: House, flight: Flight, target: Target): Promise<Answer | Miss> => {
-  const request = upstreamRequest(call, target)
+export const attempt = async (
+  call: Routed,
+  house: House,
+  flight: Flight,
+  target: Target,
+  resume?: Resume,
+): Promise<Answer | Miss> => {
+  const request = upstreamRequest(call, target, resume?.edits)
   if (request instanceof Failure) return new Miss(AT_FAULT, request, request.code)
   const { timeouts } = call.model!
   const exchange = target.engine.transport.send(request, timeouts)
@@ -42,13 +53,19 @@ export const attempt = async (call: Routed, house: House, flight: Flight, target
     const source = new StreamSource({
       usage: call.body.wants_usage,
       choices: call.body.n,
-      alias: call.model!.config.rewrite_model ? call.body.model : undefined,
+      alias: aliasOf(call),
+      delivered: flight.delivered,
+      splice: resume?.splice,
     })
     const miss = await firstEvent(source, reading, house, flight, timeouts.first_token_ms)
-    return miss ?? { kind: 'stream', source, reading, first_byte_ms }
+    return miss ?? { kind: 'stream', source, reading, first_byte_ms: house.tick() - started }
   }
   return whole(content_type, reading, house, flight, first_byte_ms)
 }
+
+/** The model's name that the client is to see; undefined for the engine's own. */
+export const aliasOf = (call: Routed): string | undefined =>
+  call.model!.config.rewrite_model ? call.body.model : undefined
 
 const AT_FAULT: Verdict = { next: false, health: 'none', shown: 'as_is' }
 const ENGINE_FAULT: Verdict = { next: true, health: 'fail', shown: 'as_is' }
@@ -171,6 +188,6 @@ const firstEvent = async (
     if (failure !== undefined || source.malformed_events > 0) return invalid('an event stream that is none')
     return faulty('engine_cut', 'the stream ended without an event')
   }
-  flight.first_token_tick_ms = house.tick()
+  flight.first_token_tick_ms ||= house.tick()
   return undefined
 }

@@ -1,6 +1,8 @@
+import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import type { Exchange } from '../engines/transport.ts'
 import type { Call, Routed } from './call.ts'
+import type { Delivered } from './delivered.ts'
 import { estimated } from './estimate.ts'
 import type { House } from './house.ts'
 import { promptTokens } from './intent.ts'
@@ -27,6 +29,10 @@ const NOBODY: Listener = { ping() {}, gone() {}, overdue() {} }
 export class Flight {
   readonly vigil: Vigil
   attempts = 0
+  /** Targets that were asked and left. */
+  readonly tried: Target[] = []
+  /** What went out of a stream, kept while another engine could go on with it. */
+  delivered: Delivered | undefined
   /** True once an engine may have seen a byte of the call. */
   reached = false
   /** Why the exchange was given up by us, if it was; `silence` is the present exchange's, the others stay. */

@@ -1,8 +1,7 @@
-import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
-import { limits } from '../base/limits.ts'
 import { attempt } from './attempt.ts'
-import type { Call, Routed } from './call.ts'
+import type { Routed } from './call.ts'
+import { Delivered } from './delivered.ts'
 import { echo } from './echo.ts'
 import { judge } from './engine-record.ts'
 import { Flight } from './flight.ts'
@@ -11,8 +10,7 @@ import { recordAttempt, recordIntent } from './intent.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { relayStream } from './relay-stream.ts'
 import { relayRefusal, relayWhole } from './relay-whole.ts'
-import { leavePlace } from './place.ts'
-import { nextTarget } from './route.ts'
+import { goesOn, leave } from './leave.ts'
 import { streams } from './upstream-request.ts'
 
 /**
@@ -25,6 +23,7 @@ export const forward = async (call: Routed, house: House): Promise<Response | Fa
   if (full) return full
   if (call.target === undefined) return echo(call, house)
   const flight = new Flight(call, house)
+  if (streams(call) && hasOthers(call)) flight.delivered = new Delivered()
   const answering = tryEngines(call, house, flight)
   if (!streams(call)) return respond(await answering, call, house, flight)
   // A model may think for long. Once a sign of life is due the status goes out, and the stream waits for the answer.
@@ -32,6 +31,9 @@ export const forward = async (call: Routed, house: House): Promise<Response | Fa
   if (answer === undefined) return relayStream(call, house, flight, answering)
   return respond(answer, call, house, flight)
 }
+
+/** True if an answer that breaks could go on elsewhere. */
+const hasOthers = ({ model }: Routed): boolean => model!.targets.length > 1 || model!.fallbacks.length > 0
 
 const respond = (
   answer: Answer | Failure,
@@ -56,7 +58,7 @@ const tryEngines = async (call: Routed, house: House, flight: Flight): Promise<A
 }
 
 const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promise<Answer | Failure> => {
-  const tried: Target[] = []
+  const { tried } = flight
   let renewed = false
   for (let target = call.target!; ;) {
     const late = flight.givenUp()
@@ -72,22 +74,10 @@ const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promi
     else {
       judge(call, house, target, outcome)
       tried.push(target)
-      const next = goesOn(call, flight, outcome, tried) ? leave(call, house, target, tried) : undefined
+      const next = outcome.verdict.next && goesOn(call, flight) ? leave(call, house, target, tried) : undefined
       if (next === undefined) return outcome.shown
       target = next
     }
     recordAttempt(call, house, target, outcome.because)
   }
-}
-
-const goesOn = (call: Call, flight: Flight, miss: Miss, tried: readonly Target[]): boolean =>
-  miss.verdict.next && tried.length < limits.attempts_max && !call.client_gone && flight.givenUp() === undefined
-
-/** Gives the place at an engine back and takes one at another; undefined if there is none. */
-const leave = (call: Call, house: House, target: Target, tried: readonly Target[]): Target | undefined => {
-  leavePlace(call, house, target)
-  const next = nextTarget(call, house, tried)
-  if (next instanceof Failure) return undefined
-  call.target = next
-  return next
 }

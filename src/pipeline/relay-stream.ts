@@ -14,7 +14,8 @@ import { giveBack, type Reading } from './reading.ts'
 import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
 import type { StreamSource } from './stream-source.ts'
 import { StreamAccount } from './stream-account.ts'
-import { lateness, streamEnd } from './stream-end.ts'
+import { lateness, type StreamEnd, streamEnd } from './stream-end.ts'
+import { takeOver } from './take-over.ts'
 
 /** After the last finish reason: how long the engine may still keep usage back, and after that `[DONE]`. */
 const USAGE_MS = 2_000
@@ -57,6 +58,8 @@ class Relay implements Listener {
   /** Nobody is there to get bytes any more. */
   #deaf = false
   #ended = false
+  /** How the answer broke first, if another engine went on with it. */
+  #broke: StreamEnd | undefined
 
   constructor(call: Routed, house: House, flight: Flight, answer: StreamAnswer | Promise<Answer | Failure>) {
     this.#call = call
@@ -170,9 +173,26 @@ class Relay implements Listener {
         engine: this.#call.target?.engine.name,
         count: source.malformed_events,
       })
-    const end = streamEnd(source, this.#flight.overdue)
-    if (end.blame !== undefined) judgeBroken(this.#call, this.#house, end.failure?.code ?? '', end.blame)
-    return end.failure === undefined ? this.#finish('whole') : this.#fail(end.failure, end.error_json)
+    const end = source.diverged ? this.#broke! : streamEnd(source, this.#flight.overdue)
+    if (end.failure === undefined) return this.#finish('whole')
+    if (!source.diverged && end.blame !== undefined) {
+      judgeBroken(this.#call, this.#house, end.failure.code, end.blame)
+      if (await this.#goOn(source, end.failure.code)) {
+        this.#broke ??= end
+        return
+      }
+    }
+    return this.#fail(end.failure, end.error_json)
+  }
+
+  /** Has another engine go on with the answer; false if none can. */
+  async #goOn(source: StreamSource, because: string): Promise<boolean> {
+    const standing = this.#account.standing(source)
+    const next = await takeOver(this.#call, this.#house, this.#flight, standing, because)
+    if (next === undefined || this.#ended) return this.#ended
+    this.#account.goesOn(next.way, standing)
+    this.#begin(next.answer)
+    return true
   }
 
   /** One error event and no `[DONE]`: half an answer is never told to be a whole one. */

@@ -4,8 +4,10 @@ import { type AnswerFacts, readAnswer } from '../engines/openai-events.ts'
 import { SseScanner } from '../engines/sse-scanner.ts'
 import { TransportFailure } from '../engines/transport.ts'
 import type { Usage } from '../engines/usage.ts'
+import type { Delivered } from './delivered.ts'
 import { CLOSING, eventOf } from './event-bytes.ts'
 import { renamed } from './rename.ts'
+import type { Splice } from './splice-stream.ts'
 
 /** How a stream stands. `done`: `[DONE]` came. `ended`: the body ended without it. `error`: an error event came. */
 export type SourceState = 'open' | 'done' | 'ended' | 'cut' | 'error'
@@ -18,6 +20,10 @@ export type StreamWishes = {
   readonly choices: number
   /** The model's name as the client knows it, if answers are to show that. */
   readonly alias: string | undefined
+  /** Takes note of what goes out, if it may have to go on elsewhere. */
+  readonly delivered?: Delivered | undefined
+  /** Makes it the rest of another engine's answer. */
+  readonly splice?: Splice | undefined
 }
 
 /**
@@ -66,6 +72,12 @@ export class StreamSource {
   /** True once every choice has its finish reason. */
   get finished(): boolean {
     return this.#finished.size >= this.#choices
+  }
+
+  /** True if it is no sound rest of what the client has. */
+  get diverged(): boolean {
+    const { splice } = this.#wishes
+    return splice !== undefined && (splice.diverged || (this.state === 'done' && !splice.complete()))
   }
 
   /** True if there are bytes for the client. */
@@ -164,6 +176,9 @@ export class StreamSource {
   /** Adds the scanner's event to what the client gets. */
   #show(facts: AnswerFacts): void {
     const { buffer, start, end, data_buffer, data_start, data_end } = this.#scanner
+    const { splice } = this.#wishes
+    if (splice !== undefined) return this.#showRest(splice)
+    this.#wishes.delivered?.note(facts, data_buffer, data_start, data_end)
     if (this.#alias_json !== undefined && facts.model_start >= 0) {
       this.#closeRun()
       if (data_buffer === buffer) {
@@ -184,6 +199,14 @@ export class StreamSource {
     this.#run = buffer
     this.#run_start = start
     this.#run_end = end
+  }
+
+  /** Adds what the scanner's event has new. */
+  #showRest(splice: Splice): void {
+    const { data_buffer, data_start, data_end } = this.#scanner
+    const json = splice.rewrite(Buffer.from(data_buffer.subarray(data_start, data_end)).toString('utf8'))
+    if (splice.diverged) return this.#broken(new Failure('engine_cut'))
+    if (json !== undefined) this.#pieces.push(eventOf(Buffer.from(json)))
   }
 
   #closeRun(): void {

@@ -12,7 +12,8 @@ const counts = { prompt_tokens: 5, completion_tokens: 1, total_tokens: 6 }
 const read = (text: string): AnswerFacts => readAnswer(Buffer.from(text))
 /** The facts without the places of values. */
 const facts = (text: string) => {
-  const { usage_start: _1, usage_end: _2, model_start: _3, model_end: _4, usage, ...rest } = read(text)
+  const { usage_start: _1, usage_end: _2, model_start: _3, model_end: _4, usage, ...others } = read(text)
+  const { choices: _5, texts: _6, text_kind: _7, text_start: _8, text_end: _9, ...rest } = others
   return { ...rest, usage: usage && [usage.prompt_tokens, usage.completion_tokens] }
 }
 const plain = {
@@ -28,6 +29,22 @@ const plain = {
   tool_bytes: 0,
 }
 const one = { ...plain, choice_index_max: 0 }
+
+describe('where a text stands', () => {
+  test.each([
+    ['content', CH({ content: 'hi' }), 1, 'content', '"hi"'],
+    ['empty', CH({ role: 'assistant', content: '' }), 0, 'other', ''],
+    ['text of a completion', '{"choices":[{"index":0,"text":"a\\n"}]}', 1, 'content', '"a\\n"'],
+    ['reasoning', CH({ reasoning_content: 'r', content: null }), 1, 'reasoning', '"r"'],
+    ['reasoning under two names', CH({ reasoning_content: 'r', reasoning: 'r' }), 2, 'reasoning', '"r"'],
+    ['a refusal', CH({ refusal: 'no' }), 1, 'other', '"no"'],
+    ['parts', CH({ content: [{ type: 'text', text: 'a' }] }), 1, 'other', '[{"type":"text","text":"a"}]'],
+  ])('%s', (_name, text, texts, text_kind, at) => {
+    const found = read(text)
+    expect(found).toMatchObject({ texts, text_kind, choices: 1 })
+    if (texts > 0) expect(Buffer.from(text).subarray(found.text_start, found.text_end).toString()).toBe(at)
+  })
+})
 
 describe('events', () => {
   test.each([

@@ -21,6 +21,10 @@ export type PartSettings = {
   readonly engine_model?: string
   /** An address for an engine that is not scripted, instead of the first. */
   readonly urls?: readonly string[]
+  /** Addresses of engines that come after the scripted ones. */
+  readonly last_urls?: readonly string[]
+  /** Models to go on with. */
+  readonly fallbacks?: readonly string[]
 }
 
 type EngineScript = Script | Omit<HostileOptions, 'port'>
@@ -66,20 +70,21 @@ export const newCast = (
     const model = `p${models.length}`
     const played = scripts.map((given) => startHostileEngine('answers' in given ? given : { answers: [given] }))
     scripted.push(...played)
-    const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url)]
+    const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url), ...(more.last_urls ?? [])]
     const names = urls.map((_, index) => `${model}-${'abcdef'[index]}`)
     names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...more.engine }))
     models.push({
       name: model,
       price: { input: '2.00', cached_input: '0.50', output: '8.00' },
       rewrite_model: more.rewrite_model ?? false,
-      // With weights so far apart the first is drawn first; the others only when it is out.
+      // With weights so far apart the first is drawn first, and each other only when those before it are out.
       targets: names.map((engine, index) => ({
         engine,
         model: more.engine_model ?? 'm1',
-        weight: index === 0 ? 1_000_000 : 0.000_001,
+        weight: 1_000_000 * 1e-12 ** index,
       })),
       ...(more.timeouts && { timeouts: more.timeouts }),
+      ...(more.fallbacks && { fallbacks: more.fallbacks }),
     })
     return { model, engines: played, names }
   }

@@ -61,6 +61,7 @@ const BREAKS: readonly (readonly [name: string, script: Script, code: string])[]
   ],
 ]
 const short = { timeouts: { between_tokens_ms: 600 } }
+/** The second engine says something else, so it cannot go on with the first one's answer. */
 const breaks = BREAKS.map(([, steps]) => cast.part([steps, good], short))
 const before = cast.part([script(sse200, cut), good])
 const after_finish = cast.part([script(sse200, half, finish, wait(30), cut)])
@@ -185,7 +186,7 @@ for (const [index, [name, , code]] of BREAKS.entries())
       ending: 'cut_by_engine',
       failure: code.startsWith('engine_') ? code : 'engine_failed',
       status: 200,
-      attempts: 1,
+      attempts: 2,
       usage_source: 'estimated',
       completion_tokens: 1,
       prompt_tokens: 2,
