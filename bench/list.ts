@@ -8,6 +8,7 @@ import { ledgerBench } from './ledger.ts'
 import { ledgerLogBench } from './ledger-log.ts'
 import { merkleBench } from './merkle.ts'
 import { drawRoutingBench, routingBench } from './routing.ts'
+import { peersBench } from './peers.ts'
 import { scaleBench } from './scale.ts'
 import { slowEngineBench } from './slow-engine.ts'
 import { soakBench } from './soak.ts'
@@ -51,6 +52,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
   scale: { what: 'one worker and two', run: scaleBench },
+  peers: { what: 'Weir beside other gateways, those that BENCH_PEERS holds', runs: 3, run: peersBench },
   transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
   journal: { what: 'append and durable records a second', run: journalBench },
   ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },
