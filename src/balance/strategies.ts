@@ -1,5 +1,5 @@
 import type { Ask, Field, Strategy } from './field.ts'
-import { draw } from './rendezvous.ts'
+import { draw, mix } from './rendezvous.ts'
 
 /** Calls at an engine below which it is never too loaded for affinity, whatever the others have. */
 export const AFFINITY_CALLS_FREE = 4
@@ -111,16 +111,25 @@ const hasRoom = (field: Field, ask: Ask, share: number): ((at: number) => boolea
   return (at) => field.sessions(at) < Math.ceil(bound * field.weight(at)) && fits(field, ask, at, share)
 }
 
+/** The target that hashing gives a key among those that may have it; -1 if none may. */
 const hashed = (field: Field, ask: Ask, may: (at: number) => boolean): number => {
+  const weigh = !evenWeights(field)
   let best = -1
   let best_draw = -1
   for (let at = 0; at < field.size; at++) {
-    const value = draw(ask.key, field.id(at), field.weight(at))
+    // Among equal weights the hash alone gives the same order, without a logarithm for each.
+    const value = weigh ? draw(ask.key, field.id(at), field.weight(at)) : mix(ask.key, field.id(at))
     if (value <= best_draw || !may(at)) continue
     best = at
     best_draw = value
   }
   return best
+}
+
+const evenWeights = (field: Field): boolean => {
+  const weight = field.weight(0)
+  for (let at = 1; at < field.size; at++) if (field.weight(at) !== weight) return false
+  return true
 }
 
 /** One drawn by weight. */
