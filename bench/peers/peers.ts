@@ -58,7 +58,7 @@ const litellm = (governed: boolean): Peer => ({
       JSON.stringify({
         model_list: [{ model_name: 'bench', litellm_params: params }],
         litellm_settings: { telemetry: false, drop_params: true },
-        ...(governed && { general_settings: { master_key: MASTER_KEY } }),
+        general_settings: governed ? { master_key: MASTER_KEY } : { dangerously_permit_weak_or_unset_master_key: true },
       }),
     )
     return {
@@ -96,7 +96,8 @@ export const PEERS: readonly Peer[] = [
     name: 'bifrost',
     governance: 'off',
     needs: 'bifrost/bifrost-http',
-    install: 'GOBIN=$PWD/bifrost go install github.com/maximhq/bifrost/transports/bifrost-http@latest',
+    install:
+      'go build -o bifrost/bifrost-http in transports/bifrost-http of github.com/maximhq/bifrost (the module proxy refuses it)',
     start: ({ folder, port, engine_url, work }) => {
       const provider = {
         keys: [{ name: 'k', value: 'none', models: ['bench'], weight: 1 }],

@@ -19,6 +19,9 @@ export type Ran =
   | { readonly kind: 'answered'; readonly meta: AnswerMeta; readonly body: Uint8Array }
   | { readonly kind: 'failed'; readonly failure: Failure; readonly call_id: string | undefined }
 
+/** What a run is given: where its answer goes, what breaks it off, and what is called once it has a place at an engine. */
+export type Run = { readonly store: JobStore; readonly signal: AbortSignal; placed(): void }
+
 const BY_PATH: ReadonlyMap<string, Endpoint> = new Map(Object.values(ENDPOINTS).map((one) => [one.path, one]))
 
 /**
@@ -26,19 +29,13 @@ const BY_PATH: ReadonlyMap<string, Endpoint> = new Map(Object.values(ENDPOINTS).
  * configuration are now. Its request was counted when it was accepted. The answer is with the job before the call's
  * ending is in the journal, so a process that is killed in between has charged nothing that a second run adds to.
  */
-export const runJob = async (
-  job: OwnJob,
-  body: Uint8Array,
-  house: House,
-  store: JobStore,
-  signal: AbortSignal,
-): Promise<Ran> => {
+export const runJob = async (job: OwnJob, body: Uint8Array, house: House, run: Run): Promise<Ran> => {
   const endpoint = BY_PATH.get(job.meta.path)
   if (endpoint === undefined) return failed(new Failure('address_unknown'))
-  const admitted = admit(arrivalOf(job, body, endpoint, signal), house)
+  const admitted = admit(arrivalOf(job, body, endpoint, run.signal), house)
   if (admitted instanceof Failure) return failed(admitted)
   const call: Call = admitted
-  const answer = await guarded(call, job, house, store)
+  const answer = await guarded(call, job, house, run)
   if (answer instanceof Failure) {
     if (call.open) endCall(call, house, { ending: 'refused', status: answer.status, failure: answer.code })
     if (answer.code === 'internal')
@@ -52,15 +49,15 @@ export const runJob = async (
 
 const failed = (failure: Failure, call_id?: string): Ran => ({ kind: 'failed', failure, call_id })
 
-const guarded = async (call: Call, job: OwnJob, house: House, store: JobStore): Promise<Response | Failure> => {
+const guarded = async (call: Call, job: OwnJob, house: House, run: Run): Promise<Response | Failure> => {
   try {
-    return await throughStages(call, job, house, store)
+    return await throughStages(call, job, house, run)
   } catch (cause) {
     return new Failure('internal', { cause })
   }
 }
 
-const throughStages = async (call: Call, job: OwnJob, house: House, store: JobStore): Promise<Response | Failure> => {
+const throughStages = async (call: Call, job: OwnJob, house: House, run: Run): Promise<Response | Failure> => {
   const identified = identifyById(call, job, house)
   if (identified instanceof Failure) return identified
   const limited = await limit(identified, house)
@@ -71,7 +68,8 @@ const throughStages = async (call: Call, job: OwnJob, house: House, store: JobSt
   if (enriched instanceof Failure) return enriched
   const routed = await route(enriched, house)
   if (routed instanceof Failure) return routed
-  call.keeping = keepingOf(call, job, store, house)
+  run.placed()
+  call.keeping = keepingOf(call, job, run.store, house)
   return forward(routed, house)
 }
 

@@ -32,8 +32,9 @@ export class JobRunner {
   readonly #over: (job: OwnJob) => void
   readonly #lanes = new Map<string, Lane>()
   readonly #running = new Map<OwnJob, Running>()
-  /** Runs by model, and jobs that pause before they wait again. */
+  /** Runs by model, those of them that have no place at an engine yet, and jobs that pause before they wait again. */
   readonly #begun = new Map<string, number>()
+  readonly #placing = new Map<string, number>()
   readonly #pausing = new Map<OwnJob, Timer>()
   readonly #timer: Timer
   readonly #deaf: () => void
@@ -110,7 +111,7 @@ export class JobRunner {
     let left = BURST
     for (const [name, lane] of this.#lanes) {
       const room = this.#room(name)
-      for (let begun = 0; begun < room && left > 0 && lane.size > 0; begun++, left--) void this.#run(lane.shift()!)
+      for (let begun = 0; begun < room && left > 0 && lane.size > 0; begun++, left--) this.#begin(lane.shift()!)
       if (lane.size === 0) this.#lanes.delete(name)
     }
   }
@@ -122,11 +123,20 @@ export class JobRunner {
     const model = this.#house.catalogue.models.get(name)
     // A model that is gone: the run finds out, and the job fails with that.
     if (model === undefined) return BURST
-    return Math.min(freePlaces(this.#house, model, this.#settings().engine_share), BURST)
+    const placing = this.#placing.get(name) ?? 0
+    return Math.min(freePlaces(this.#house, model, this.#settings().engine_share) - placing, BURST)
+  }
+
+  #begin(job: OwnJob): void {
+    this.#run(job).catch((cause: unknown) => {
+      // The disk refuses: the job stays as it is there, and is taken up again here.
+      this.#house.log('error', 'job_not_kept', { job: job.id, cause })
+      this.#running.delete(job)
+      this.#pause(job, PAUSE_MS_MAX)
+    })
   }
 
   async #run(job: OwnJob): Promise<void> {
-    const { model } = job.meta
     const store = this.#store
     if (this.#house.now() - job.accepted_at_ms > this.#settings().wait_ms)
       return this.#fail(job, new Failure('queue_timeout', { says: 'The job waited longer than jobs.wait_ms allows.' }))
@@ -137,10 +147,18 @@ export class JobRunner {
     if (body === undefined) return this.#fail(job, new Failure('internal', { says: 'The job cannot be read.' }))
     const controller = new AbortController()
     this.#running.set(job, { controller })
-    this.#begun.set(model, (this.#begun.get(model) ?? 0) + 1)
-    const ran = await runJob(job, body, this.#house, store, controller.signal)
+    const { model } = job.meta
+    this.#count(this.#begun, model, 1)
+    this.#count(this.#placing, model, 1)
+    let placing = true
+    const placed = (): void => {
+      if (placing) this.#count(this.#placing, model, -1)
+      placing = false
+    }
+    const ran = await runJob(job, body, this.#house, { store, signal: controller.signal, placed })
+    placed()
     this.#running.delete(job)
-    this.#begun.set(model, this.#begun.get(model)! - 1)
+    this.#count(this.#begun, model, -1)
     this.#settle(job, ran, controller.signal.aborted)
     this.#wake()
   }
@@ -169,11 +187,21 @@ export class JobRunner {
   #again(job: OwnJob, attempts: number): void {
     this.#store.setStatus(job, { state: 'queued', attempts })
     const pause_ms = Math.min(PAUSE_MS_MAX, PAUSE_MS_MIN * 2 ** Math.min(attempts, 8)) * (0.5 + this.#house.random())
+    this.#pause(job, pause_ms)
+  }
+
+  #pause(job: OwnJob, pause_ms: number): void {
     const timer = setTimeout(() => {
       this.#pausing.delete(job)
       this.push(job)
     }, pause_ms)
     this.#pausing.set(job, timer)
+  }
+
+  #count(counts: Map<string, number>, model: string, by: number): void {
+    const count = (counts.get(model) ?? 0) + by
+    if (count > 0) counts.set(model, count)
+    else counts.delete(model)
   }
 
   #fail(job: OwnJob, failure: Failure, call_id?: string): void {

@@ -1,6 +1,8 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { type CallRow, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 /** Jobs over the death of workers and of the whole house: none is lost, none is charged for a whole answer twice. */
 

@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 /** Calls whose clients do not wait: accepted, run at the engine's pace, kept, shown, cancelled. */
 
