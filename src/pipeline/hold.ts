@@ -94,7 +94,7 @@ const takeBodyLimits = (call: Known, house: House): Failure | undefined => {
         })
       call.claims.push(claim)
     }
-    if (limits.requests_per_minute === undefined) continue
+    if (limits.requests_per_minute === undefined || call.arrival.counted) continue
     const { refused, states } = takeRates(
       house.table,
       [{ subject, per_minute: limits.requests_per_minute }],
