@@ -11,6 +11,7 @@ import { type Answer, Miss } from './outcome.ts'
 import { relayStream } from './relay-stream.ts'
 import { relayRefusal, relayWhole } from './relay-whole.ts'
 import { goesOn, leave } from './leave.ts'
+import { contextTooSmall } from './too-long.ts'
 import { streams } from './upstream-request.ts'
 
 /**
@@ -65,19 +66,19 @@ const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promi
     if (late) return late.shown
     flight.attempts++
     const outcome = await attempt(call, house, flight, target)
-    if (outcome instanceof Miss) flight.cancel()
+    const too_small = contextTooSmall(outcome, target)
+    const [miss, shown] = outcome instanceof Miss ? [outcome, outcome.shown] : [undefined, outcome]
+    if (miss) flight.cancel()
+    if (miss?.stale && !renewed) renewed = true
     else {
       judge(call, house, target, outcome)
-      return outcome
-    }
-    if (outcome.stale && !renewed) renewed = true
-    else {
-      judge(call, house, target, outcome)
+      if (miss === undefined && too_small === undefined) return shown
       tried.push(target)
-      const next = outcome.verdict.next && goesOn(call, flight) ? leave(call, house, target, tried) : undefined
-      if (next === undefined) return outcome.shown
+      const may = (too_small !== undefined || miss?.verdict.next) && goesOn(call, flight)
+      const next = may ? leave(call, house, target, tried, too_small) : undefined
+      if (next === undefined) return shown
       target = next
     }
-    recordAttempt(call, house, target, outcome.because)
+    recordAttempt(call, house, target, too_small === undefined ? miss!.because : 'context_length_exceeded')
   }
 }

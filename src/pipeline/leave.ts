@@ -11,10 +11,16 @@ import { nextTarget } from './route.ts'
 export const goesOn = (call: Call, flight: Flight): boolean =>
   flight.tried.length < limits.attempts_max && call.open && !call.client_gone && flight.givenUp() === undefined
 
-/** Gives the place at an engine back and takes one at another; undefined if there is none. */
-export const leave = (call: Call, house: House, target: Target, tried: readonly Target[]): Target | undefined => {
+/** Gives the place at an engine back and takes one at another; undefined if there is none. See {@link nextTarget}. */
+export const leave = (
+  call: Call,
+  house: House,
+  target: Target,
+  tried: readonly Target[],
+  context_above?: number,
+): Target | undefined => {
   leavePlace(call, house, target)
-  const next = nextTarget(call, house, tried)
+  const next = nextTarget(call, house, tried, context_above)
   if (next instanceof Failure) return undefined
   call.target = next
   return next

@@ -23,6 +23,8 @@ export type PartSettings = {
   readonly urls?: readonly string[]
   /** Addresses of engines that come after the scripted ones. */
   readonly last_urls?: readonly string[]
+  /** More settings of every target. */
+  readonly target?: object
   /** Models to go on with. */
   readonly fallbacks?: readonly string[]
 }
@@ -82,6 +84,7 @@ export const newCast = (
         engine,
         model: more.engine_model ?? 'm1',
         weight: 1_000_000 * 1e-12 ** index,
+        ...more.target,
       })),
       ...(more.timeouts && { timeouts: more.timeouts }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
