@@ -1,6 +1,6 @@
 import { ConnectionPool, type PoolOptions } from './connection-pool.ts'
 import { requestHead } from './request-head.ts'
-import { type Address, type Lane, SocketExchange } from './socket-exchange.ts'
+import { type Address, type Holder, type Lane, SocketExchange } from './socket-exchange.ts'
 import type { Transport } from './transport.ts'
 
 /** How a transport over sockets keeps its connections: in a pool of its own, or in one that it shares with others. */
@@ -12,6 +12,39 @@ export type SocketTransportOptions = {
 const ADDRESSES_MAX = 1_024
 
 /**
+ * Exchanges begun in this turn of the event loop, written one after the other at its end. Written each at its own time,
+ * every request would wake an engine that has just gone to sleep; in a row, the first one does.
+ */
+class Outbox implements Holder {
+  readonly #pool: ConnectionPool
+  readonly #waiting = new Set<SocketExchange>()
+
+  constructor(pool: ConnectionPool) {
+    this.#pool = pool
+  }
+
+  add(exchange: SocketExchange): void {
+    exchange.holder = this
+    this.#waiting.add(exchange)
+    if (this.#waiting.size === 1) setImmediate(() => this.#flush())
+  }
+
+  drop(exchange: SocketExchange): void {
+    this.#waiting.delete(exchange)
+  }
+
+  // Nothing comes before the request is out.
+  pause(): void {}
+  resume(): void {}
+
+  #flush(): void {
+    const exchanges = [...this.#waiting]
+    this.#waiting.clear()
+    for (const exchange of exchanges) if (exchange.holder === this) this.#pool.run(exchange)
+  }
+}
+
+/**
  * The transport for `http://` engines: HTTP/1.1 over pooled TCP connections of its own. `sent` is exact: true once the
  * kernel took a byte of the request. An exchange whose pooled connection proves dead before that moves to another
  * connection by itself; after it nothing is repeated, and a `reset` with `reused` tells that a repeat is likely to work.
@@ -20,6 +53,7 @@ const ADDRESSES_MAX = 1_024
 export const openSocketTransport = (options: SocketTransportOptions): Transport => {
   const pool = 'pool' in options ? options.pool : new ConnectionPool(options)
   const lane: Lane = { idle_ms: options.idle_ms }
+  const outbox = new Outbox(pool)
   const addresses = new Map<string, Address>()
   const addressOf = (url: string): Address => {
     const known = addresses.get(url)
@@ -35,7 +69,7 @@ export const openSocketTransport = (options: SocketTransportOptions): Transport 
       const address = addressOf(request.url)
       const head = requestHead(request, address.target, address.authority)
       const exchange = new SocketExchange(request, deadlines, lane, address, head)
-      pool.run(exchange)
+      outbox.add(exchange)
       return exchange
     },
     close() {

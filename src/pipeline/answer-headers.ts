@@ -7,14 +7,13 @@ import { rateHeaders } from './rate-headers.ts'
 
 /** The gateway's own headers on an answer: what answered, under which id, and what is left of the limits. */
 export const answerHeaders = (call: Call, content_type: string): Headers => {
-  const headers = new Headers({ 'content-type': content_type, 'x-weir-call-id': call.id })
-  if (call.target) {
-    headers.set('x-weir-model', call.target.model)
-    headers.set('x-weir-engine', call.target.engine.name)
-  }
-  if (call.rate || call.token_rate)
-    for (const [name, value] of Object.entries(rateHeaders(call.rate, call.token_rate))) headers.set(name, value)
-  return headers
+  const { target } = call
+  return new Headers({
+    'content-type': content_type,
+    'x-weir-call-id': call.id,
+    ...(target && { 'x-weir-model': target.model, 'x-weir-engine': target.engine.name }),
+    ...(call.rate || call.token_rate ? rateHeaders(call.rate, call.token_rate) : undefined),
+  })
 }
 
 /** What a stream needs so that nothing on its way holds it back. */
