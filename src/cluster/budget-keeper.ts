@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { limits } from '../base/limits.ts'
+import type { Window } from '../base/windows.ts'
 import type { BudgetConfig, Config } from '../config/schema.ts'
 import { segmentName, seriesName } from '../journal/format.ts'
 import type { Store } from '../ledger/database.ts'
@@ -30,18 +31,22 @@ type Ports = {
   readonly log: Log
   /** True if workers may be running: the accountant alone was started again. */
   readonly living: boolean
+  /** Whether there is a file; for journals that are not on the real disk. */
+  readonly exists?: (path: string) => boolean
 }
 
 /** A budget, whose spend it bounds, and where it stands in the table. */
 type Kept = { readonly live: LiveBudget; readonly spender: Spender; readonly since_ms: number }
 
 export const openBudgetKeeper = (first: Config, ports: Ports): BudgetKeeper => {
-  const { table, store, now, log } = ports
+  const { table, store, now, log, exists = existsSync } = ports
   const keys: KeyView = emptyKeyView()
   let config = first
   const by_slot = new Map<Subject, Kept>()
 
   let refunded = 0n
+  /** Since when workers know of the budgets of this configuration. */
+  let known_since_ms = 0
 
   /** Learns of budgets that are new, and answers them: of the configuration, of keys, of end users that the ledger knows. */
   const gather = (since_ms: number): Kept[] => {
@@ -71,12 +76,10 @@ export const openBudgetKeeper = (first: Config, ports: Ports): BudgetKeeper => {
   /** What the ledger has of a slot's window, without the calls that stand in the columns of `owners`. */
   const posted = (dead: number) => (slot: Subject, window: number) => {
     const kept = by_slot.get(slot)
-    if (kept === undefined) return undefined
-    const { windowAt } = kept.live.budget
-    // The open window of a slot is this one or the one before.
-    let span = windowAt(now())
-    if (span.index > window) span = windowAt(span.start_ms - 1)
-    if (span.index !== window) return undefined
+    // All that the ledger has rows of was gathered before. An end user without one may have left holds all the same.
+    if (kept === undefined) return 0n
+    const span = spanOf(kept.live, window, now())
+    if (span === undefined) return undefined
     const owners = ownersOf(table, slot, window, dead)
     const all = spentIn(store, kept.spender, span.start_ms, span.end_ms)
     if (owners.length === 0) return all
@@ -94,9 +97,12 @@ export const openBudgetKeeper = (first: Config, ports: Ports): BudgetKeeper => {
 
   const open = (since_ms: number): void => {
     for (const { live, spender } of gather(since_ms)) {
-      const { index, start_ms, end_ms } = live.budget.windowAt(now())
-      const slot = budgetSlot(table, live.budget.name, index)
-      if (slot !== undefined) loadSpent(table, slot, index, spentIn(store, spender, start_ms, end_ms))
+      // The clock of a machine that has just started may yet be set, over the edge of a window.
+      const near = [now() - CLOCK_STEP_MS, now() + CLOCK_STEP_MS, now()].map((at_ms) => live.budget.windowAt(at_ms))
+      for (const { index, start_ms, end_ms } of new Map(near.map((span) => [span.index, span])).values()) {
+        const slot = budgetSlot(table, live.budget.name, index)
+        if (slot !== undefined) loadSpent(table, slot, index, spentIn(store, spender, start_ms, end_ms))
+      }
     }
   }
 
@@ -113,8 +119,8 @@ export const openBudgetKeeper = (first: Config, ports: Ports): BudgetKeeper => {
     turn() {
       for (const dead of budgetsOwed(table)) {
         const series = seriesName(dead, Atomics.load(table.i32, workerI32(dead, WORKER.incarnation)))
-        if (!finishedSeries(store, series) && existsSync(`${ports.journal_folder}/${segmentName(series, 0)}`)) continue
-        gather(now())
+        if (!finishedSeries(store, series) && exists(`${ports.journal_folder}/${segmentName(series, 0)}`)) continue
+        gather(known_since_ms)
         if (reapBudgets(table, dead, posted(dead))) log('info', 'budgets_given_back', { worker: dead, series })
       }
       const last = lastRefund(store)
@@ -123,10 +129,25 @@ export const openBudgetKeeper = (first: Config, ports: Ports): BudgetKeeper => {
       correctAll()
     },
     adopt(next) {
+      // End users and keys that came since the last look are known to workers for longer than the new configuration.
+      gather(known_since_ms)
       config = next
-      open(now())
+      open((known_since_ms = now()))
     },
   }
+}
+
+/** Steps of the clock right after a start that budgets are ready for. */
+const CLOCK_STEP_MS = 3_600_000
+/** Windows looked at to find one by its index; an older one is of no use to anyone. */
+const WINDOWS_NEAR = 64
+
+/** The window with an index, if it is near the instant. Clocks step, and calls outlive their window. */
+const spanOf = ({ budget }: LiveBudget, index: number, at_ms: number): Window | undefined => {
+  let span = budget.windowAt(at_ms)
+  for (let step = 0; span.index !== index && step < WINDOWS_NEAR; step++)
+    span = budget.windowAt(span.index > index ? span.start_ms - 1 : span.end_ms)
+  return span.index === index ? span : undefined
 }
 
 /** Series of the workers, but for one, that have a column in a slot's window. */
