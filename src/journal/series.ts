@@ -99,6 +99,11 @@ export const openSeries = ({
       cursor = skipFrames(window, cursor, to)
     }
     if (cursor.offset === to) return true
+    if (cursor.offset < to) {
+      // It was read this far and posted before the power failed, and the disk has less. The rest is gone, not unread.
+      if (damages.length < damages_max) damages.push({ segment, offset: cursor.offset })
+      return true
+    }
     failure = new Failure('internal', { says: `Journal position ${series}/${segment}/${to} does not begin a frame.` })
     close()
     return false
