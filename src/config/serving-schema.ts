@@ -137,6 +137,11 @@ export const Timeouts = Type.Object(
 
 const ModelTimeouts = Type.Partial(Type.Object(withoutDefaults(Timeouts.properties)), closed)
 
+export const Hedge = Type.Object(
+  { after_ms: int(1, 3_600_000, 1_000, 'Time without a first token after which a second engine is asked as well.') },
+  { ...closed, description: 'Streams only: two engines race for the first token, and the slower is told to stop.' },
+)
+
 export const Model = Type.Object(
   {
     name: name('Name that clients ask for.'),
@@ -189,6 +194,7 @@ export const Model = Type.Object(
       description: 'Show the asked-for name in the answer instead of the engine’s.',
     }),
     timeouts: Type.Optional(ModelTimeouts),
+    hedge: Type.Optional(Hedge),
   },
   closed,
 )

@@ -9,7 +9,7 @@ import { parseRetryAfter } from '../engines/retry-after.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
 import type { Routed } from './call.ts'
 import { errorJson, errorStatus } from './engine-error.ts'
-import type { Flight } from './flight.ts'
+import type { Leg } from './flight.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss, type Refusal } from './outcome.ts'
 import { Reading } from './reading.ts'
@@ -29,7 +29,7 @@ export type Resume = { readonly edits: readonly Edit[]; readonly splice: Splice 
 export const attempt = async (
   call: Routed,
   house: House,
-  flight: Flight,
+  flight: Leg,
   target: Target,
   resume?: Resume,
 ): Promise<Answer | Miss> => {
@@ -87,7 +87,7 @@ const faulty = (code: FailureCode, cause: unknown, stale = false): Miss =>
 const invalid = (cause: string): Miss => faulty('engine_invalid', cause)
 
 /** What a failure of the transport means. A cancel of our own is a deadline, or the client's leaving. */
-const missed = (failure: TransportFailure, flight: Flight): Miss => {
+const missed = (failure: TransportFailure, flight: Leg): Miss => {
   const { kind } = failure
   if (kind === 'cancelled' && flight.overdue === 'silence') return faulty('engine_timeout', 'silence')
   // A deadline of the transport can be the last to pass of several: then the call's own word counts.
@@ -96,12 +96,7 @@ const missed = (failure: TransportFailure, flight: Flight): Miss => {
 }
 
 /** An answer that is not a 2xx. */
-const refused = async (
-  head: UpstreamResponse,
-  reading: Reading,
-  house: House,
-  flight: Flight,
-): Promise<Answer | Miss> => {
+const refused = async (head: UpstreamResponse, reading: Reading, house: House, flight: Leg): Promise<Answer | Miss> => {
   flight.vigil.awaitFirst(house.tick() + ERROR_BODY_MS)
   const body = await reading.all(ERROR_BYTES_MAX)
   flight.vigil.awaitFirst()
@@ -136,7 +131,7 @@ const whole = async (
   content_type: string,
   reading: Reading,
   house: House,
-  flight: Flight,
+  flight: Leg,
   first_byte_ms: number,
 ): Promise<Answer | Miss> => {
   const bytes = await reading.all(limits.answer_bytes_max)
@@ -171,7 +166,7 @@ const firstEvent = async (
   source: StreamSource,
   reading: Reading,
   house: House,
-  flight: Flight,
+  flight: Leg,
   first_token_ms: number,
 ): Promise<Miss | undefined> => {
   flight.vigil.awaitFirst(house.tick() + first_token_ms)

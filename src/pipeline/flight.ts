@@ -20,6 +20,15 @@ export type Listener = {
   overdue(): void
 }
 
+/** What one attempt needs of the flight that it belongs to. */
+export type Leg = Pick<
+  Flight,
+  'vigil' | 'delivered' | 'reached' | 'overdue' | 'first_token_tick_ms' | 'take' | 'cancel' | 'givenUp'
+>
+
+/** An exchange beside the flight's own. `close` lets go of its deadlines. */
+export type Second = { cancel(): void; close(): void }
+
 const NOBODY: Listener = { ping() {}, gone() {}, overdue() {} }
 
 /**
@@ -41,6 +50,8 @@ export class Flight {
   asked_tick_ms: number
   first_token_tick_ms = 0
   listener: Listener = NOBODY
+  /** A second engine that was asked while the first is slow, or that answers in its place. */
+  second: Second | undefined
   #exchange: Exchange | undefined
   readonly #total_tick_ms: number
   readonly #call: Routed
@@ -63,6 +74,7 @@ export class Flight {
 
   /** Takes charge of an exchange that has just begun. Requires that the call is not given up. */
   take(exchange: Exchange): void {
+    this.dropSecond()
     this.#exchange = exchange
     if (this.overdue === 'silence') this.overdue = undefined
   }
@@ -70,6 +82,29 @@ export class Flight {
   /** Gives the current exchange up; harmless after its end. */
   cancel(): void {
     this.#exchange?.cancel()
+    this.second?.cancel()
+  }
+
+  /** Gives up the first of two exchanges, and what it was late for. */
+  dropFirst(): void {
+    this.#exchange?.cancel()
+    this.#exchange = undefined
+    this.vigil.awaitByte()
+    this.vigil.awaitFirst()
+    if (this.overdue === 'silence') this.overdue = undefined
+  }
+
+  /** Gives up the second of two exchanges, if there is one. */
+  dropSecond(): void {
+    this.second?.cancel()
+    this.second?.close()
+    this.second = undefined
+  }
+
+  /** The engine that answers has said nothing for too long; its exchange is given up. */
+  silence(): void {
+    this.overdue = 'silence'
+    this.listener.overdue()
   }
 
   /** The engine answers to its end though the client left, because it bills the whole answer anyway. */
@@ -125,6 +160,7 @@ export class Flight {
   /** Ends the call, once. Answers the journal position to wait for. */
   close(end: End): number | undefined {
     this.#house.watch.remove(this.vigil)
+    this.second?.close()
     this.#call.arrival.request.signal.removeEventListener('abort', this.#left)
     this.listener = NOBODY
     if (!this.#call.open) return undefined
@@ -139,11 +175,16 @@ export class Flight {
 
   /** The client left, and nobody is to hear the rest. A call that has not reached an engine yet has no rest. */
   #abandoned(): boolean {
-    return this.#call.client_gone && !(this.drains && this.#exchange !== undefined)
+    return this.#call.client_gone && !(this.drains && (this.#exchange ?? this.second) !== undefined)
   }
 
   #expired(overdue: Overdue): void {
     if (overdue === 'ping') return this.listener.ping()
+    // A second engine may still be in time.
+    if (overdue === 'silence') {
+      this.#exchange?.cancel()
+      return this.silence()
+    }
     this.overdue = overdue
     this.cancel()
     this.listener.overdue()

@@ -1,5 +1,4 @@
 import { Failure } from '../base/failure.ts'
-import { attempt } from './attempt.ts'
 import type { Routed } from './call.ts'
 import { Delivered } from './delivered.ts'
 import { echo } from './echo.ts'
@@ -10,6 +9,7 @@ import { recordAttempt, recordIntent } from './intent.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { relayStream } from './relay-stream.ts'
 import { relayRefusal, relayWhole } from './relay-whole.ts'
+import { hedged } from './hedge.ts'
 import { goesOn, leave } from './leave.ts'
 import { contextTooSmall } from './too-long.ts'
 import { streams } from './upstream-request.ts'
@@ -65,7 +65,9 @@ const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promi
     const late = flight.givenUp()
     if (late) return late.shown
     flight.attempts++
-    const outcome = await attempt(call, house, flight, target)
+    const given = await hedged(call, house, flight, target)
+    const { outcome } = given
+    target = given.target
     const too_small = contextTooSmall(outcome, target)
     const [miss, shown] = outcome instanceof Miss ? [outcome, outcome.shown] : [undefined, outcome]
     if (miss) flight.cancel()

@@ -92,6 +92,7 @@ export const sample = () => ({
       ],
       rewrite_model: true,
       timeouts: { connect_ms: 1, first_byte_ms: 2, first_token_ms: 3, between_tokens_ms: 4, total_ms: 5 },
+      hedge: { after_ms: 800 },
     },
     { name: 'small', targets: [{ engine: 'b' }], free: true },
   ],

@@ -25,6 +25,8 @@ export type PartSettings = {
   readonly last_urls?: readonly string[]
   /** More settings of every target. */
   readonly target?: object
+  /** Sends a second engine in so long after the first. */
+  readonly hedge_ms?: number
   /** Models to go on with. */
   readonly fallbacks?: readonly string[]
 }
@@ -87,6 +89,7 @@ export const newCast = (
         ...more.target,
       })),
       ...(more.timeouts && { timeouts: more.timeouts }),
+      ...(more.hedge_ms && { hedge: { after_ms: more.hedge_ms } }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
     })
     return { model, engines: played, names }

@@ -50,7 +50,7 @@ const by_status = STATUSES.map(([status]) => cast.part([errorOf(status, `says ${
 const by_status_alone = STATUSES.map(([status]) => cast.part([errorOf(status, `says ${status}`)]))
 
 const short: PartSettings = {
-  timeouts: { first_byte_ms: 300, first_token_ms: 300, between_tokens_ms: 300, connect_ms: 500 },
+  timeouts: { first_byte_ms: 450, first_token_ms: 450, between_tokens_ms: 450, connect_ms: 500 },
 }
 const headed = (...steps: Script) => script(sse200, steps)
 /** Ways of a first engine to fail before the client got anything; the second one answers. Name, script, failure if alone. */

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { CH, cut, D, DONE, end, json, never, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
+import { eventually } from '../kit/wait.ts'
+import { newCast, type Part, type PartSettings } from './cast.ts'
+
+/** A second engine is asked when the first is slow with its first token; the first token wins. */
+
+const cast = newCast()
+const says = (text: string, ...before: Script) =>
+  script(before, sse200, D(CH({ content: text })), D(CH({}, 'stop')), D(US(5, 1)), DONE, end)
+const hedge: PartSettings = { hedge_ms: 100 }
+const short: PartSettings = {
+  ...hedge,
+  timeouts: { first_byte_ms: 400, first_token_ms: 400, between_tokens_ms: 400, connect_ms: 200 },
+}
+const error = (status: number) => json(status, { error: { message: `says ${status}`, code: status } })
+
+const quick = cast.part([says('first'), says('second')], hedge)
+const slow = cast.part([script(wait(3_000), says('first')), says('second')], hedge)
+const slow_token = cast.part(
+  [script(sse200, wait(3_000), D(CH({ content: 'first' })), DONE, end), says('second')],
+  hedge,
+)
+const slower = cast.part([script(wait(300), says('first')), script(wait(3_000), says('second'))], hedge)
+const first_fails = cast.part([script(wait(200), error(500)), script(wait(300), says('second'))], hedge)
+const second_fails = cast.part([script(wait(400), says('first')), error(500)], hedge)
+const both_fail = cast.part([script(wait(200), error(500)), error(503), says('third')], hedge)
+const refuses = cast.part([script(wait(3_000), says('first')), error(400)], hedge)
+const silent = cast.part([[never], script(wait(500), says('second'))], {
+  ...short,
+  timeouts: { ...short.timeouts, first_byte_ms: 800 },
+})
+const breaks = cast.part(
+  [
+    [never],
+    script(sse200, D(CH({ content: 'sec' })), wait(30), cut),
+    script(sse200, D(CH({ content: 'ond' })), D(CH({}, 'stop')), DONE, end),
+  ],
+  { ...hedge, engine: { can: ['prefix_continuation'] } },
+)
+const stalls = cast.part([script(wait(3_000), says('first')), script(sse200, D(CH({ content: 'sec' })), never)], short)
+const alone = cast.part([script(wait(300), says('first'))], hedge)
+const whole = cast.part([script(wait(300), json(200, WHOLE('first', 5, 1))), json(200, WHOLE('second', 5, 1))], hedge)
+const leaves = cast.part([[never], [never]], hedge)
+const not_set = cast.part([script(wait(300), says('first')), says('second')])
+
+beforeAll(cast.open)
+afterAll(cast.close)
+
+const asked = (part: Part) => part.engines.map((engine) => engine.requests.length)
+
+/** Who wins, how often each was asked, and the attempts of the row. */
+const RACES: readonly (readonly [name: string, part: Part, text: string, asked: number[], engine: number])[] = [
+  ['the first in time: nobody else is asked', quick, 'first', [1, 0], 0],
+  ['not set: nobody else is asked', not_set, 'first', [1, 0], 0],
+  ['the first late with its head', slow, 'second', [1, 1], 1],
+  ['the first late with its token', slow_token, 'second', [1, 1], 1],
+  ['the second later still', slower, 'first', [1, 1], 0],
+  ['the first fails meanwhile', first_fails, 'second', [1, 1], 1],
+  ['the second fails', second_fails, 'first', [1, 1], 0],
+  ['both fail: a third', both_fail, 'third', [1, 1, 1], 2],
+  ['the first runs into its limit, the second does not', silent, 'second', [1, 1], 1],
+  ['the second wins and breaks off: a third goes on', breaks, 'second', [1, 1, 1], 2],
+  ['nobody else is there', alone, 'first', [1], 0],
+]
+for (const [name, part, text, times, engine] of RACES)
+  test(name, async () => {
+    const got = await cast.stream(part)
+    expect([got.text(), got.done, got.errors()]).toEqual([text, true, []])
+    expect(asked(part)).toEqual([...times])
+    const attempts = times.reduce((sum, count) => sum + count, 0)
+    const row = await cast.row(got.id)
+    expect(row).toMatchObject({ ending: 'whole', attempts, engine: part.names[engine]! })
+    const page: any = await (await cast.house().admin('GET', `calls/${got.id}`)).json()
+    expect(page.tried.length).toBe(attempts === 1 ? 0 : attempts)
+    if (attempts > 1) expect(page.tried[1]).toMatchObject({ engine: part.names[1], because: 'hedge' })
+    // The loser hears of it while it still waits.
+    for (const one of part.engines) await eventually(() => expect(one.calls.now).toBe(0), 2_000)
+  })
+
+test('a slow engine is no sick one', async () => {
+  for (const name of slow.names) expect(await cast.health(name)).toMatchObject({ health: 'healthy' })
+})
+
+test('a refusal of either is an answer', async () => {
+  const response = await cast.post(refuses, { stream: true })
+  expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('says 400')])
+  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({ attempts: 2, ending: 'refused' })
+})
+
+test('the winner is watched like any engine', async () => {
+  const got = await cast.stream(stalls)
+  expect(got.text()).toBe('sec')
+  expect(got.errors()).toMatchObject([{ code: 'engine_timeout' }])
+  expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', engine: stalls.names[1], attempts: 2 })
+})
+
+test('an answer that is no stream is not raced for', async () => {
+  expect(await (await cast.post(whole)).text()).toContain('first')
+  expect(asked(whole)).toEqual([1, 0])
+})
+
+test('a client that leaves takes both with it', async () => {
+  const leaving = new AbortController()
+  const response = cast.post(leaves, { stream: true }, leaving.signal).catch(() => undefined)
+  await leaves.engines[1]!.request(0)
+  leaving.abort()
+  await response
+  for (const engine of leaves.engines) expect((await engine.hangUp(0)).by).toBe('peer')
+  expect(await cast.rowsOf(leaves, 1)).toMatchObject([{ ending: 'cut_by_client', attempts: 2 }])
+})
+
+test('nothing stays in flight', async () => {
+  expect(await cast.quiet()).toBe(true)
+})
