@@ -31,7 +31,7 @@ export const withHouse = async (warm_s: number, work: (weir: Served) => Promise<
 
 const notes = (warm_s: number) => [
   'hey, one worker, the full pipeline to an engine that answers at once; engine, load and server share the machine',
-  'hey spends more CPU a call than the server: see client_cores beside server_cores',
+  'server_cores and client_cores: CPU of the whole house and of hey while the calls ran',
   `warmed for ${warm_s} s`,
 ]
 

@@ -1,7 +1,9 @@
 import { bytesBench } from './bytes.ts'
 import { directBench } from './direct.ts'
+import { durabilityBench } from './durability.ts'
 import { fiftyBench, thousandBench } from './fifty.ts'
 import { floorBench } from './floor.ts'
+import { holdBench } from './hold.ts'
 import { journalBench } from './journal.ts'
 import { figure, type Figures, type Options, type Result } from './kit/report.ts'
 import { ledgerBench } from './ledger.ts'
@@ -55,7 +57,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   peers: { what: 'Weir beside other gateways, those that BENCH_PEERS holds', runs: 3, run: peersBench },
   transport: { what: 'socket transport against fetch, CPU a call', seconds: 1, run: transport },
   journal: { what: 'append and durable records a second', run: journalBench },
-  ledger: { what: 'calls posted a second, and the delay of a row', run: ledgerBench },
+  ledger: {
+    what: 'calls posted a second, the delay of a row, holds, and what clients see of both modes',
+    run: (options) => together(options, [ledgerBench, holdBench, durabilityBench]),
+  },
+  hold: { what: 'holds and limits on the shared table, alone and contended', run: holdBench },
   'ledger-log': { what: 'what the Merkle log costs the accountant', run: ledgerLogBench },
   merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },
   routing: {
@@ -65,6 +71,16 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     draw: drawRoutingBench,
   },
   bytes: { what: 'JSON and event scanners, ns an operation', seconds: 0.1, runs: 3, run: (options) => bytes(options) },
+}
+
+/** Several benchmarks as one. */
+const together = async (options: Options, benches: readonly Bench['run'][]): Promise<Result> => {
+  const results: Result[] = []
+  for (const bench of benches) results.push(await bench(options))
+  return {
+    figures: Object.assign({}, ...results.map(({ figures }) => figures)) as Figures,
+    notes: results.flatMap(({ notes }) => notes),
+  }
 }
 
 const bytes = ({ seconds, runs }: Options): Promise<Result> => {

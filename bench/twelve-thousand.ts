@@ -30,7 +30,7 @@ export const twelveThousandBench = async ({ runs, warm_s }: Options, clients = 1
       `ok, avg_s …: ${PATH} with Prefer: respond-async, 202; data_…: /data, 200`,
       `the engine takes ${CAPACITY} calls at once and ${ENGINE_MS} ms for each; drain_s: until every accepted job was done; jobs take at most 80 % of an engine`,
       'lost_jobs: accepted, and no call at the engine',
-      `warmed for ${warm_s} s; hey takes more CPU than the house`,
+      `warmed for ${warm_s} s; server_cpu_s and client_cpu_s: the whole house and hey, which share the machine`,
       ...notes,
     ],
   }

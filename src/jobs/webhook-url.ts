@@ -28,6 +28,8 @@ const invalid = (says: string): Failure => new Failure('header_invalid', { says,
 /** What is wrong with a webhook's address, as far as it can be told without asking for its name. */
 export const urlFault = (text: string, allow_private: boolean): string | undefined => {
   if (text.length > URL_CHARACTERS_MAX) return `The webhook has more than ${URL_CHARACTERS_MAX} characters.`
+  // Two headers are read as one with a comma and a space between them.
+  if (/\s/.test(text)) return 'The webhook must be one address, without spaces.'
   const url = URL.parse(text)
   if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:'))
     return 'The webhook must be an http:// or https:// address.'

@@ -28,7 +28,15 @@ test('addresses that are none of the public Internet', () => {
 describe('an address of a webhook', () => {
   // The parser of addresses knows the many spellings of one number.
   const refused = [
-    ...['ftp://example.com/', 'example.com', '', 'http://', 'http://user:pw@example.com/', 'http://127.0.0.1/'],
+    ...[
+      'ftp://example.com/',
+      'example.com',
+      'https://a.example/, https://b.example/',
+      '',
+      'http://',
+      'http://user:pw@example.com/',
+      'http://127.0.0.1/',
+    ],
     ...['http://2130706433/', 'http://0x7f.1/', 'http://017700000001/', 'http://[::1]/', 'http://[::ffff:10.0.0.1]/'],
     ...['http://169.254.169.254/latest', `https://example.com/${'x'.repeat(3_000)}`],
   ]
