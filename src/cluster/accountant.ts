@@ -6,7 +6,7 @@ import { usd } from '../base/money.ts'
 import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
 import { parseSeriesName } from '../journal/format.ts'
-import { runAccountant, startPositions } from '../ledger/accountant.ts'
+import { type Accountant, runAccountant, startPositions } from '../ledger/accountant.ts'
 import { keepOrders } from '../ledger/adjustment-posting.ts'
 import { watchBudgets } from '../ledger/budget-threshold.ts'
 import { openReader, type Store } from '../ledger/database.ts'
@@ -20,7 +20,7 @@ import { priceList } from '../ledger/pricing.ts'
 import type { Log } from '../observe/log.ts'
 import { HEADER, WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, type Table, workerI32 } from '../table/table.ts'
-import { openBudgetKeeper } from './budget-keeper.ts'
+import { BudgetKeeper } from './budget-keeper.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 
 const POLL_MS = 15
@@ -60,26 +60,8 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     log('error', 'accountant_failed', { cause })
     process.exit(1)
   })
-  const budgets = openBudgetKeeper(boot.config, {
-    table,
-    store,
-    journal_folder: files.journal,
-    key_file: files.keys,
-    now: nowMs,
-    log,
-    living: Atomics.load(table.i32, HEADER.accountant_ready) === 1,
-  })
-  const report = setInterval(() => {
-    try {
-      budgets.turn()
-    } catch (cause) {
-      log('error', 'budgets_not_kept', { cause })
-    }
-    const { posted_calls, lag_ms } = accountant.stats()
-    table.f64[HEADER.accountant_seen_ms] = nowMs()
-    table.f64[HEADER.accountant_lag_ms] = lag_ms
-    table.f64[HEADER.posted_calls] = posted_calls
-  }, REPORT_MS)
+  const budgets = new BudgetKeeper(boot.config, { table, store, files, now: nowMs, log })
+  const report = startReport(table, accountant, budgets, log)
   const keeper = keepLog({
     store,
     poster,
@@ -105,10 +87,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       keep_ms = config.ledger.journal_keep_ms
     },
     drain: async (grace_ms) => {
-      // A full disk or another's lock can last; what is not posted stays in the journals.
-      const posted = accountant.drain().then(() => true)
-      const all_posted = await Promise.race([posted, Bun.sleep(Math.max(grace_ms, DRAIN_MS_MIN)).then(() => false)])
-      await accountant.stop()
+      const all_posted = await postWhatIsLeft(accountant, grace_ms)
       clearInterval(report)
       orders.stop()
       keeper.stop()
@@ -117,6 +96,28 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     },
   }
 }
+
+/** True once everything is posted. A full disk or another's lock can last; what is not posted stays in the journals. */
+const postWhatIsLeft = async (accountant: Accountant, grace_ms: number): Promise<boolean> => {
+  const posted = accountant.drain().then(() => true)
+  const all_posted = await Promise.race([posted, Bun.sleep(Math.max(grace_ms, DRAIN_MS_MIN)).then(() => false)])
+  await accountant.stop()
+  return all_posted
+}
+
+/** Writes the accountant's figures into the shared table, and looks after the budgets, now and then. */
+const startReport = (table: Table, accountant: Accountant, budgets: BudgetKeeper, log: Log): Timer =>
+  setInterval(() => {
+    try {
+      budgets.turn()
+    } catch (cause) {
+      log('error', 'budgets_not_kept', { cause })
+    }
+    const { posted_calls, lag_ms } = accountant.stats()
+    table.f64[HEADER.accountant_seen_ms] = nowMs()
+    table.f64[HEADER.accountant_lag_ms] = lag_ms
+    table.f64[HEADER.posted_calls] = posted_calls
+  }, REPORT_MS)
 
 /** Tells the log when a tenant's spending reaches the share that a budget names. */
 const budgetAlerts = (store: Store, tenants: () => Config['tenants'], log: Log) =>

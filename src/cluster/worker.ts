@@ -67,8 +67,8 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
     try {
       table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()
       refreshKeys(house.keys, files.keys, table)
-    } catch {
-      // Clients hold every descriptor, so no file can be opened: the next beat does it.
+    } catch (cause) {
+      void cause // Clients hold every descriptor, so no file can be opened: the next beat does it.
     }
   }, BEAT_MS)
   Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.live)

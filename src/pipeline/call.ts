@@ -7,7 +7,7 @@ import type { Claim } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
-import type { Held } from './hold.ts'
+import type { Held } from './held.ts'
 import type { AnswerKeeper } from './idempotency-store.ts'
 
 /** What the HTTP layer hands in. */

@@ -16,16 +16,6 @@ import type { House } from './house.ts'
 import { promptTokensMax } from './prompt-bound.ts'
 import { rateHeaders } from './rate-headers.ts'
 
-/** What a call holds of budgets and token limits until its real end. */
-export type Held = {
-  readonly budgets: readonly BudgetClaim[]
-  readonly nanodollars: bigint
-  readonly rates: readonly RateClaim[]
-  readonly tokens: number
-  /** Completion tokens to write into the request, as the client named no bound and something must bound it. */
-  readonly ceiling_tokens: number | undefined
-}
-
 type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly body: Body; readonly model: Model }
 
 /**
