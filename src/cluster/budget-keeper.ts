@@ -57,7 +57,7 @@ export class BudgetKeeper {
 
   /** Gives back the share of workers that died and whose journals are posted, and what was refunded. Called now and then. */
   turn(): void {
-    const { table, store, journal_folder, log, exists = existsSync } = this.#ports
+    const { table, store, files, log, exists = existsSync } = this.#ports
     for (const dead of budgetsOwed(table)) {
       const series = seriesName(dead, Atomics.load(table.i32, workerI32(dead, WORKER.incarnation)))
       // A worker that died before it had a journal has nothing to be posted.
