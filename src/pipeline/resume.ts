@@ -32,7 +32,15 @@ const WHOLE_ONLY = [
   'use_beam_search',
 ] as const
 const TOKEN_LIMITS = ['max_tokens', 'max_completion_tokens'] as const
-const PATHS = ['messages', 'prompt', 'n', 'audio', 'add_generation_prompt', ...TOKEN_LIMITS, ...WHOLE_ONLY] as const
+const PATHS = [
+  'messages',
+  'prompt',
+  'audio',
+  'add_generation_prompt',
+  'min_tokens',
+  ...TOKEN_LIMITS,
+  ...WHOLE_ONLY,
+] as const
 type Path = (typeof PATHS)[number]
 
 const scanBody = jsonScanner<Path>(PATHS)
@@ -71,6 +79,8 @@ const lessTokens = (bytes: Uint8Array, values: Values, tokens: number): Edit[] |
     if (most <= tokens) return undefined
     edits.push(replaceValue(range, String(most - tokens)))
   }
+  const least = readInteger(bytes, values.min_tokens)
+  if (least !== undefined) edits.push(replaceValue(values.min_tokens!, String(Math.max(0, least - tokens))))
   return edits
 }
 

@@ -124,6 +124,16 @@ const on_demo = {
   prefix: cast.part([broken], { ...able, last_urls: [demo.url] }),
 }
 
+/** Where the answer of the demo engine breaks off: after so many events, and in the midst of the next one. */
+const PLACES = [0, 1, 2, 7, -3, -2] as const
+const broken_at = PLACES.flatMap((place) =>
+  (['replay', 'prefix'] as const).map((way) => ({
+    place,
+    way,
+    part: cast.part([broken], { ...(way === 'prefix' && able), last_urls: [demo.url] }),
+  })),
+)
+
 /** The demo engine's own answer, and its events. */
 const demoAnswer = async (extra: object = {}) => {
   const asked = { ...DEMO_CALL, ...extra, model: 'm1', stream: true, stream_options: { include_usage: true } }
@@ -339,6 +349,28 @@ describe('the demo engine takes over', () => {
     for (const index of [0, 1, 2]) expect(got.text(index)).toBe(reference.text(index))
     expect([got.done, got.finish().length]).toEqual([true, 3])
   })
+
+  for (const { place, way, part } of broken_at)
+    test(`by a ${way}, broken at event ${place} and after half of the next`, async () => {
+      const reference = await demoAnswer()
+      const chunks = reference.events.filter(({ data }) => data !== '[DONE]' && !data.includes('"usage":{'))
+      const whole = chunks.slice(0, place < 0 ? chunks.length + place : place)
+      const half_event = body(`data: ${chunks[whole.length]!.data.slice(0, 40)}`)
+      part.engines[0]!.play([
+        script(
+          sse200,
+          whole.map(({ data }) => D(data)),
+          half_event,
+          wait(30),
+          cut,
+        ),
+      ])
+      const got = await cast.stream(part, DEMO_CALL)
+      expect(got.text()).toBe(reference.text())
+      expect([got.done, got.errors(), got.finish()]).toEqual([true, [], reference.finish()])
+      const { completion_tokens } = reference.usage()
+      expect(await cast.row(got.id)).toMatchObject({ ending: 'whole', attempts: 2, completion_tokens })
+    })
 
   test('from the text so far', async () => {
     const reference = await demoAnswer()

@@ -167,10 +167,11 @@ describe('what is asked of another engine', () => {
       continue_final_message: true,
       add_generation_prompt: false,
     })
-    const limited = { ...chat, max_tokens: 10, max_completion_tokens: 9, add_generation_prompt: true }
+    const limited = { ...chat, max_tokens: 10, max_completion_tokens: 9, min_tokens: 5, add_generation_prompt: true }
     expect(plan({ ...limited, tool_choice: 'auto', logprobs: false }, had)).toMatchObject({
       max_tokens: 8,
       max_completion_tokens: 7,
+      min_tokens: 3,
       add_generation_prompt: false,
     })
   })
