@@ -12,6 +12,7 @@ import { merkleBench } from './merkle.ts'
 import { drawRoutingBench, routingBench } from './routing.ts'
 import { peersBench } from './peers.ts'
 import { scaleBench } from './scale.ts'
+import { simulateBench } from './simulate.ts'
 import { slowEngineBench } from './slow-engine.ts'
 import { soakBench } from './soak.ts'
 import { stagesBench } from './stages.ts'
@@ -52,6 +53,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     runs: 3,
     run: (options) => slowEngineBench(options),
   },
+  simulate: { what: 'ten thousand lives of a simulated house', seconds: 3_600, run: simulateBench },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
   scale: { what: 'one worker and two', run: scaleBench },
   peers: { what: 'Weir beside other gateways, those that BENCH_PEERS holds', runs: 3, run: peersBench },
