@@ -50,7 +50,7 @@ const check = (data: string, { keys, saved }: FsckOptions, note: Note, counts: F
     const log = walkLog(audit, checkpoints, size, rows.onLeaf, note)
     Object.assign(counts, { leaves: log.leaves, signed: log.signed, checkpoints: checkpoints.length })
     checkSizes(log.leaves, size, log.signed, note)
-    rows.finish()
+    rows.finish(log.leaves)
     if (kept !== undefined && !checkpoints.some((one) => one.size === kept.size && sameBytes(one.root, kept.root)))
       throw new Difference(
         `the kept checkpoint of size ${kept.size} is not among those of the log, whose newest is of size ${log.signed}`,
