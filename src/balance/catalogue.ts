@@ -3,6 +3,7 @@ import { type DatedPrice, datedPrices, inForce } from '../config/prices.ts'
 import type { Config, EngineConfig, ModelConfig, TargetConfig, TenantConfig, TimeoutsConfig } from '../config/schema.ts'
 import type { Transport } from '../engines/transport.ts'
 import { type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
+import { HEADER } from '../table/layout.ts'
 import { type Subject, subjectOf, type Table } from '../table/table.ts'
 import { hashOf } from './rendezvous.ts'
 
@@ -126,7 +127,8 @@ const buildModel = (
     targets: config.targets.map((target) => buildTarget(target, config.name, engines, price)),
     fallbacks: config.fallbacks,
     timeouts: { ...house.timeouts, ...config.timeouts },
-    created_s: Math.floor(now_ms / 1000),
+    // The same in every worker, and after a reload.
+    created_s: Math.floor(table.f64[HEADER.started_at_ms]! / 1000),
     prices,
     budgets: liveBudgets(`model:${config.name}`, config.budgets),
   }
