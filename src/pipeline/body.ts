@@ -19,8 +19,12 @@ export type Body = {
   readonly wants_usage: boolean
   /** `max_completion_tokens`, else `max_tokens`. */
   readonly tokens_max: number | undefined
+  /** The larger of the two, 0 if neither says: engines differ in which they heed. */
+  readonly tokens_most: number
   /** Choices asked for. */
   readonly n: number
+  /** Choices made of which `n` are shown; 1 if it does not say. */
+  readonly best_of: number
   readonly end_user: string
 }
 
@@ -30,6 +34,7 @@ const PATHS = [
   'max_tokens',
   'max_completion_tokens',
   'n',
+  'best_of',
   'user',
   'stream_options',
   'stream_options.include_usage',
@@ -136,6 +141,9 @@ export const parseBody = (bytes: Uint8Array, needs_model: boolean): Body | Failu
     if (range !== undefined && needs_model && !allowed.includes(range.type))
       return invalid(name, range.type, allowed.join(' or '))
   }
+  const [completion_max, older_max] = [values.max_completion_tokens, values.max_tokens].map((range) =>
+    readInteger(bytes, range),
+  )
   return {
     bytes,
     scan,
@@ -143,8 +151,10 @@ export const parseBody = (bytes: Uint8Array, needs_model: boolean): Body | Failu
     model: model ?? '',
     stream: readBoolean(values.stream) ?? false,
     wants_usage: readBoolean(values['stream_options.include_usage']) ?? false,
-    tokens_max: positive(readInteger(bytes, values.max_completion_tokens) ?? readInteger(bytes, values.max_tokens)),
+    tokens_max: positive(completion_max ?? older_max),
+    tokens_most: Math.max(completion_max ?? 0, older_max ?? 0, 0),
     n: positive(readInteger(bytes, values.n)) ?? 1,
+    best_of: positive(readInteger(bytes, values.best_of)) ?? 1,
     end_user: (readString(bytes, values.user) ?? '').slice(0, limits.name_bytes_max).toWellFormed(),
   }
 }

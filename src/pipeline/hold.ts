@@ -13,7 +13,7 @@ import type { Body } from './body.ts'
 import type { Call } from './call.ts'
 import { worstNanodollars } from './charge.ts'
 import type { House } from './house.ts'
-import { promptTokensMax } from './prompt-bound.ts'
+import { completionTokensMax, promptTokensMax } from './prompt-bound.ts'
 import { rateHeaders } from './rate-headers.ts'
 
 type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly body: Body; readonly model: Model }
@@ -30,9 +30,7 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   if (rates instanceof Failure) return rates
   if (budgets.length === 0 && rates.length === 0) return undefined
   const { body, model } = call
-  const embeds = !call.arrival.endpoint.streams
-  const named = body.tokens_max
-  const completion = embeds ? 0 : (named ?? model.config.ceiling_tokens) * body.n
+  const completion = completionTokensMax(call, model.config.ceiling_tokens)
   const prompt = promptTokensMax(call)
   const price = priceAt(model, call.received_at_ms)
   const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion)
@@ -50,7 +48,7 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     nanodollars,
     rates,
     tokens,
-    ceiling_tokens: embeds || named !== undefined ? undefined : model.config.ceiling_tokens,
+    ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : model.config.ceiling_tokens,
   }
   return undefined
 }

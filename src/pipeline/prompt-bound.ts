@@ -1,30 +1,65 @@
-import { promptSize } from '../engines/prompt-size.ts'
+import type { JsonRange } from '../engines/json-value.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
+import { mediaParts } from './media-parts.ts'
 
-/** Tokens of a picture, a sound or a file at most, whatever its size in bytes. */
-const MEDIA_TOKENS_MAX = 16_384
+/** Tokens of a picture, a sound, a video or a file at most, whatever its size in bytes. */
+export const MEDIA_TOKENS_MAX = 16_384
 /** What a chat template may add beyond the marks of each message: a system prompt of its own. */
-const TEMPLATE_TOKENS_MAX = 256
+export const TEMPLATE_TOKENS_MAX = 256
+
+type Asked = { readonly body: Body; readonly arrival: { readonly endpoint: Endpoint } }
 
 /**
- * The most prompt tokens that a request can have. No tokenizer in use makes more tokens than there are UTF-8 bytes, and
- * the JSON around each message is longer than the marks that a chat template puts there; so the bytes of the body bound
- * the prompt, with its tools. Media given inline counts per piece instead.
+ * The most prompt tokens that a request can have. No byte-level tokenizer makes more tokens than there are UTF-8 bytes,
+ * and the JSON around each message is longer than the marks that a chat template puts there (`{"role":"","content":""}`
+ * is 24 bytes; templates in use put 3 to 10 tokens there); so the bytes of the body bound the prompt, with its tools.
+ * What is not plainly text counts {@link MEDIA_TOKENS_MAX} for each part, inline or by address, instead of its bytes.
+ * (A tokenizer that first rewrites rare ligatures by Unicode's compatibility forms can exceed this on texts made of them.)
  */
-export const promptTokensMax = ({
-  body,
-  arrival,
-}: {
-  readonly body: Body
-  readonly arrival: { readonly endpoint: Endpoint }
-}): number => {
-  const range = body.scan.values[arrival.endpoint.prompt_field]
-  if (range === undefined) return TEMPLATE_TOKENS_MAX
-  if (body.bytes.length < 65_536) return body.bytes.length + TEMPLATE_TOKENS_MAX
-  const { text_bytes, token_ids, media } = promptSize(body.bytes, range)
-  if (media === 0) return body.bytes.length + TEMPLATE_TOKENS_MAX
-  // Structure is counted as bytes beside the prompt, and generously within it.
-  const beside = body.bytes.length - (range.end - range.start)
-  return text_bytes * 2 + token_ids + beside + media * MEDIA_TOKENS_MAX + TEMPLATE_TOKENS_MAX
+export const promptTokensMax = ({ body, arrival }: Asked): number => {
+  const { values } = body.scan
+  const most = body.bytes.length + TEMPLATE_TOKENS_MAX
+  // Engines take messages at other addresses too.
+  const prompts = [values[arrival.endpoint.prompt_field], values.messages]
+  const [first, second] = prompts
+  let tokens = most
+  for (const range of first === second ? [first] : prompts) {
+    if (range === undefined) continue
+    const { parts, inline_bytes } = mediaParts(body.bytes, range)
+    tokens += parts * MEDIA_TOKENS_MAX - inline_bytes
+  }
+  return tokens
+}
+
+/**
+ * The most completion tokens that a request can have, `ceiling` standing for a bound that it does not name. Engines differ
+ * in which of the two bounds they heed, so the larger counts; every prompt of a list gets its own answers.
+ */
+export const completionTokensMax = ({ body, arrival }: Asked, ceiling: number): number => {
+  if (!arrival.endpoint.streams) return 0
+  const { values } = body.scan
+  const lists = arrival.endpoint.prompt_field === 'prompt' ? promptsIn(body.bytes, values.prompt) : 1
+  return Math.max(body.tokens_max ?? ceiling, body.tokens_most) * Math.max(body.n, body.best_of) * lists
+}
+
+/** How many prompts a `prompt` has: texts or lists of tokens in a list count each; a list of numbers is one. */
+const promptsIn = (bytes: Uint8Array, range: JsonRange | undefined): number => {
+  if (range?.type !== 'array') return 1
+  let at = range.start + 1
+  while (at < range.end && bytes[at]! <= 0x20) at++
+  const first = bytes[at]
+  if (first !== 0x22 && first !== 0x5b && first !== 0x7b) return 1
+  let depth = 0
+  let count = 1
+  for (let quoted = false; at < range.end; at++) {
+    const byte = bytes[at]!
+    if (quoted && byte === 0x5c) at++
+    else if (byte === 0x22) quoted = !quoted
+    else if (quoted) continue
+    else if (byte === 0x5b || byte === 0x7b) depth++
+    else if (byte === 0x5d || byte === 0x7d) depth--
+    else if (byte === 0x2c && depth === 0) count++
+  }
+  return count
 }
