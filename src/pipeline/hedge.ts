@@ -40,7 +40,9 @@ export const hedged = async (call: Routed, house: House, flight: Flight, target:
   const two = attempt(call, house, leg, second).then((outcome) => ({ target: second, outcome }))
   let won = await Promise.race([one, two])
   if (won.outcome instanceof Miss && won.outcome.verdict.next) {
-    judge(call, house, won.target, won.outcome)
+    // A connection that had died of idleness says nothing of its engine.
+    if (won.outcome.stale) releaseProbe(house.table, won.target.engine.subject)
+    else judge(call, house, won.target, won.outcome)
     flight.tried.push(won.target)
     leavePlace(call, house, won.target)
     if (won.target === target) flight.dropFirst()
