@@ -4,7 +4,7 @@ import type { Window } from '../base/windows.ts'
 import type { BudgetConfig, Config } from '../config/schema.ts'
 import { segmentName, seriesName } from '../journal/format.ts'
 import type { Store } from '../ledger/database.ts'
-import { finishedSeries, lastRefund, type Spender, spendersOf, spentIn } from '../ledger/spend.ts'
+import { finishedSeries, lastRefund, newestCallMs, type Spender, spendersOf, spentIn } from '../ledger/spend.ts'
 import type { Log } from '../observe/log.ts'
 import { type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
 import { budgetsOwed, correctBudget, loadSpent, type Posted, reapBudgets } from '../table/budget-books.ts'
@@ -82,9 +82,13 @@ export class BudgetKeeper {
 
   #open(since_ms: number): void {
     const { table, store, now } = this.#ports
+    const newest_ms = newestCallMs(store)
     for (const { live, spender } of this.#gather(since_ms)) {
-      // The clock of a machine that has just started may yet be set, over the edge of a window.
-      const near = [now() - CLOCK_STEP_MS, now() + CLOCK_STEP_MS, now()].map((at_ms) => live.budget.windowAt(at_ms))
+      const { windowAt } = live.budget
+      // The clock of a machine that has just started may yet be set, over the edge of a window, as it was in its last life.
+      const { end_ms: edge_ms } = windowAt(now())
+      const later = Math.max(now() + CLOCK_STEP_MS, newest_ms) < edge_ms ? now() : edge_ms
+      const near = [now() - CLOCK_STEP_MS, now(), later].map(windowAt)
       for (const { index, start_ms, end_ms } of new Map(near.map((span) => [span.index, span])).values()) {
         const slot = budgetSlot(table, live.budget.name, index)
         if (slot !== undefined) loadSpent(table, slot, index, spentIn(store, spender, start_ms, end_ms))

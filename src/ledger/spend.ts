@@ -37,6 +37,10 @@ export const spentIn = (
 export const lastRefund = ({ sqlite }: Store): bigint =>
   sqlite.prepare<{ id: bigint | null }, []>("SELECT max(id) AS id FROM entries WHERE kind = 'refund'").get()?.id ?? 0n
 
+/** When the newest call began, 0 if there is none. */
+export const newestCallMs = ({ sqlite }: Store): number =>
+  Number(sqlite.prepare<{ at: bigint | null }, []>('SELECT max(at_ms) AS at FROM calls').get()?.at ?? 0)
+
 const refunds = (sqlite: Store['sqlite'], tenant: string, start_ms: number, end_ms: number): bigint =>
   sqlite
     .prepare<{ sum: bigint | null }, [string, number, number]>(
