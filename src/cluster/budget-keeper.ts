@@ -85,10 +85,11 @@ export class BudgetKeeper {
     const newest_ms = newestCallMs(store)
     for (const { live, spender } of this.#gather(since_ms)) {
       const { windowAt } = live.budget
-      // The clock of a machine that has just started may yet be set, over the edge of a window, as it was in its last life.
-      const { end_ms: edge_ms } = windowAt(now())
-      const later = Math.max(now() + CLOCK_STEP_MS, newest_ms) < edge_ms ? now() : edge_ms
-      const near = [now() - CLOCK_STEP_MS, now(), later].map(windowAt)
+      // A clock may be set back after the start, over the edge of a window, and may have been before the last end.
+      const open = windowAt(now())
+      const before = windowAt(Math.max(open.start_ms - 1, 0))
+      const later = Math.max(now() + CLOCK_STEP_MS, newest_ms) < open.end_ms ? open : windowAt(open.end_ms)
+      const near = [before, open, later]
       for (const { index, start_ms, end_ms } of new Map(near.map((span) => [span.index, span])).values()) {
         const slot = budgetSlot(table, live.budget.name, index)
         if (slot !== undefined) loadSpent(table, slot, index, spentIn(store, spender, start_ms, end_ms))
@@ -148,7 +149,7 @@ export class BudgetKeeper {
   }
 }
 
-/** Steps of the clock right after a start that budgets are ready for. */
+/** Steps forward of the clock right after a start that budgets are ready for. */
 const CLOCK_STEP_MS = 3_600_000
 /** Windows looked at to find one by its index; an older one is of no use to anyone. */
 const WINDOWS_NEAR = 64
