@@ -41,7 +41,7 @@ const respond = (
   call: Routed,
   house: House,
   flight: Flight,
-): Promise<Response> | Response | Failure => {
+): Promise<Response | Failure> | Response | Failure => {
   if (answer instanceof Failure) return flight.end(answer)
   if (answer.kind === 'stream') return relayStream(call, house, flight, answer)
   return answer.kind === 'whole' ? relayWhole(answer, call, house, flight) : relayRefusal(answer, call, house, flight)

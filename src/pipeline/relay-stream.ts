@@ -218,9 +218,11 @@ class Relay implements Listener {
     if (this.#source?.state === 'done') void giveBack(this.#reading!, () => this.#flight.cancel())
     else this.#flight.cancel()
     // In strict mode the end of the answer waits for the disk; the client may leave meanwhile.
-    if (position !== undefined) await onDisk(position, this.#call, this.#house)
+    const failed = position === undefined ? undefined : await onDisk(position, this.#call, this.#house)
     if (this.#deaf) return
-    if (done !== undefined) this.#controller!.enqueue(done)
+    if (failed !== undefined && done !== undefined)
+      this.#controller!.enqueue(eventOf(Buffer.from(JSON.stringify(errorBody(failed)))))
+    else if (done !== undefined) this.#controller!.enqueue(done)
     this.#controller!.close()
   }
 

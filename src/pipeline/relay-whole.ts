@@ -12,13 +12,13 @@ import { promptTokens } from './intent.ts'
 import type { Refusal, WholeAnswer } from './outcome.ts'
 import { renamed } from './rename.ts'
 
-/** Sends a whole answer. In strict mode it waits until the ending is on disk. */
+/** Sends a whole answer. In strict mode it waits until the ending is on disk, and fails if that cannot be. */
 export const relayWhole = async (
   answer: WholeAnswer,
   call: Routed,
   house: House,
   flight: Flight,
-): Promise<Response> => {
+): Promise<Response | Failure> => {
   const bytes = shownBytes(answer, call)
   const usage = wholeTokens(answer, call)
   const headers = answerHeaders(call, answer.content_type)
@@ -36,8 +36,8 @@ export const relayWhole = async (
     usage_source: answer.facts.usage === undefined ? 'estimated' : 'engine',
     response_sha256: sha256(bytes),
   })
-  if (position !== undefined) await onDisk(position, call, house)
-  return new Response(bytes as BodyInit, { headers })
+  const failed = position === undefined ? undefined : await onDisk(position, call, house)
+  return failed ?? new Response(bytes as BodyInit, { headers })
 }
 
 /** Sends the engine's own error as the engine wrote it. */
@@ -63,11 +63,29 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
 const benchS = (call: Routed, house: House): number =>
   call.target === undefined ? 1 : coolMs(house.table, call.target.engine.subject, house.now()) / 1000
 
-/** Waits for the disk; a disk that fails is told, and the answer, which was given, still goes out. */
-export const onDisk = async (position: number, call: Routed, house: House): Promise<void> => {
-  const failed = await house.journal.synced(position)
-  if (failed instanceof Failure)
+/** How long the end of an answer waits for a disk that fails, and how often it is tried. */
+const DISK_MS = 3_000
+const DISK_AGAIN_MS = 200
+
+/**
+ * Waits for the disk: in strict mode nobody is told of a whole answer before its ending survives the loss of power. A disk
+ * that fails is tried again for a while; then the failure is answered, and the end of the answer must not go out.
+ */
+export const onDisk = async (position: number, call: Routed, house: House): Promise<Failure | undefined> => {
+  const until_ms = house.tick() + DISK_MS
+  for (;;) {
+    const failed = await house.journal.synced(position)
+    if (failed === undefined) return undefined
+    if (house.tick() < until_ms && !call.client_gone) {
+      await Bun.sleep(DISK_AGAIN_MS)
+      continue
+    }
     house.log('error', 'ending_not_on_disk', { call_id: call.id, cause: failed.detail.cause })
+    return new Failure('journal_full', {
+      says: 'The answer was made and is charged, but its record could not be brought to the disk.',
+      cause: failed.detail.cause,
+    })
+  }
 }
 
 /** A whole answer as its client gets it: under the engine's name for the model or, if set so, the client's own. */
