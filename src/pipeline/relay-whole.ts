@@ -70,6 +70,8 @@ const DISK_AGAIN_MS = 200
 /**
  * Waits for the disk: in strict mode nobody is told of a whole answer before its ending survives the loss of power. A disk
  * that fails is tried again for a while; then the failure is answered, and the end of the answer must not go out.
+ * The intent stands before the ending in the same journal and so is on the disk as well. The engine does not wait for it:
+ * of what the power takes before that nobody was told, and it is on the disk within `ledger.sync_ms` in any case.
  */
 export const onDisk = async (position: number, call: Routed, house: House): Promise<Failure | undefined> => {
   const until_ms = house.tick() + DISK_MS
