@@ -65,7 +65,7 @@ const underLimit = async (
       await drained(before + (warmed.by_status.get(202) ?? 0))
     }
     for (let run = 0; run < runs; run++) {
-      const before = (await engine.stats()).calls
+      const before = (await engine.stats(true)).calls
       const burst = await hey(weir, { path: PATH, body: CHAT, calls: clients, clients, headers: ASYNC })
       const ok = burst.by_status.get(202) ?? 0
       take(samples, suffix, '', burst, ok)

@@ -4,7 +4,7 @@
  *
  * A POST is answered with 380 bytes of JSON after `delay_ms`, or, if its body says `"stream":true`, with `events` events,
  * each in a write of its own, `gap_ms` apart (0: in the next turn of the loop). `GET /stats` tells how many calls there
- * were, how many are running and the most there ever were at once; any other GET is answered `OK`.
+ * were, how many are running and the most there were at once, since the start or the last `GET /stats/anew`; any other GET is answered `OK`.
  */
 const { delay_ms = 0, gap_ms = 0, events: count = 64 } = JSON.parse(process.argv[2] ?? '{}') as EngineSettings
 
@@ -81,6 +81,7 @@ const answer = (socket: Socket, streams: boolean): void => {
 
 const arrived = (socket: Socket, request_head: string, body: Buffer): void => {
   if (request_head.startsWith('GET /stats')) {
+    if (request_head.startsWith('GET /stats/anew')) running_max = running
     socket.write(whole('application/json', JSON.stringify({ calls, running, running_max })))
   } else if (!request_head.startsWith('POST')) socket.write(ok)
   else {

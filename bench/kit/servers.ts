@@ -34,7 +34,7 @@ const readyLine = async (child: { stdout: ReadableStream<Uint8Array> }, pattern:
 /** Starts the engine of the benchmarks as a process of its own; see `engine.ts`. */
 export const startEngine = async (
   settings: EngineSettings = {},
-): Promise<Served & { stats(): Promise<{ calls: number; running: number; running_max: number }> }> => {
+): Promise<Served & { stats(anew?: boolean): Promise<{ calls: number; running: number; running_max: number }> }> => {
   const child = Bun.spawn({
     cmd: [process.execPath, ENGINE, JSON.stringify(settings)],
     stdout: 'pipe',
@@ -47,7 +47,7 @@ export const startEngine = async (
     url,
     pids: () => [child.pid],
     headers: {},
-    stats: async () => (await fetch(`${url}/stats`)).json() as never,
+    stats: async (anew = false) => (await fetch(`${url}/stats${anew ? '/anew' : ''}`)).json() as never,
     stop: async () => {
       child.kill()
       await child.exited

@@ -124,7 +124,8 @@ export class JobRunner {
     // A model that is gone: the run finds out, and the job fails with that.
     if (model === undefined) return BURST
     const placing = this.#placing.get(name) ?? 0
-    return Math.min(freePlaces(this.#house, model, this.#settings().engine_share) - placing, BURST)
+    // Half of what is free at a time: another worker sees the same places, and takes its half.
+    return Math.min(Math.ceil((freePlaces(this.#house, model, this.#settings().engine_share) - placing) / 2), BURST)
   }
 
   #begin(job: OwnJob): void {
