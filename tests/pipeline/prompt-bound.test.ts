@@ -14,7 +14,13 @@ import { forAll, pick, type Roll } from '../kit/wait.ts'
 
 // Names of special tokens in a text are text to whoever bills.
 const as_text = { disallowedSpecial: new Set<string>() }
-const COUNTS = [count_o200k, count_cl100k, count_r50k].map((count) => (text: string) => count(text, as_text))
+const PLAIN_COUNTS = [count_o200k, count_cl100k, count_r50k].map((count) => (text: string) => count(text, as_text))
+// As tokenizers do that rewrite a text first.
+const COUNTS = [
+  ...PLAIN_COUNTS,
+  (text: string) => count_cl100k(text.normalize('NFC'), as_text),
+  (text: string) => count_r50k(text.normalize('NFKC'), as_text),
+]
 /** What a template puts around a message; the most that templates in use put is ten. */
 const MARKS = 10
 
@@ -78,6 +84,7 @@ const HOSTILE: Readonly<Record<string, (roll: Roll) => string>> = {
   controls: (roll) => span(roll, 1, 0x1f),
   specials: (roll) => pick(roll, ['<|endoftext|>', '<|im_start|>', '[INST]', '<s>', '</s>']),
   latin: (roll) => span(roll, 0x80, 0x24f),
+  ligatures: (roll) => pick(roll, ['\ufdfa', '\u{1d160}', '\ufb2c', '\u3316', '\u0344', '\u00bd', '\ufb03']),
   one_letter: (roll) => span(roll, 0x21, 0x7e),
 }
 
@@ -104,6 +111,15 @@ test('hostile conversations: all of it mixed, in parts, with tools, with every c
     const tools = roll(2) === 0 ? [{ type: 'function', function: { name: 'f', description: text() } }] : undefined
     expectBounded(messages, tools, roll(2) === 0 ? JSON.stringify : escaped)
   })
+})
+
+test('ligatures behind escapes, and backslashes that are none', () => {
+  const escaped = (text: string) => `{"model":"m","messages":[{"role":"user","content":"${text.repeat(100)}"}]}`
+  expect(boundOf(escaped('\\ufdfa'))).toBeGreaterThan(100 * 33)
+  expect(boundOf(escaped('\\\\\\uFDFA'))).toBeGreaterThan(100 * 33)
+  expect(boundOf(escaped('\\ud834\\udd60'))).toBeGreaterThan(100 * 12)
+  for (const plain of ['\\\\ufdfa', '\\u4e2d', '\\n'])
+    expect(boundOf(escaped(plain))).toBe(Buffer.byteLength(escaped(plain)) + 256)
 })
 
 test('a body of 100 KB and one of a thousand empty messages', () => {
