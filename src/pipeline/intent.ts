@@ -21,7 +21,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     endpoint: call.arrival.endpoint.path,
     stream: streams(call),
     hold_nanodollars: Number(call.held?.nanodollars ?? 0n),
-    prompt_tokens_estimate: promptTokens(call),
+    prompt_tokens_estimate: call.ask?.prompt_tokens ?? promptTokens(call),
     price_version: 0,
     request_sha256: call.body.sha256,
   })
