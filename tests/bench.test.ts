@@ -1,9 +1,11 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { resolve } from 'node:path'
 import { chart, figure, report, Samples, table } from '../bench/kit/report.ts'
 import { BENCHES } from '../bench/list.ts'
 import { slowEngineBench } from '../bench/slow-engine.ts'
 import { slopeOf } from '../bench/soak.ts'
+
+setDefaultTimeout(60_000)
 
 /** Benchmarks are code: they are run here at their smallest, so that they still run when they are needed. */
 

@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { keysCommand } from '../../src/admin/cli.ts'
 import { ADMIN_TOKEN, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
+
+setDefaultTimeout(60_000)
 
 let house: OpsTestHouse
 let env: Record<string, string>

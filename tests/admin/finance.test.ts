@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
 import { keepOrders } from '../../src/ledger/adjustment-posting.ts'
 import { openReader } from '../../src/ledger/database.ts'
@@ -10,6 +10,8 @@ import { balances } from '../../src/ledger/queries.ts'
 import { invoicePeriod } from '../../src/ledger/invoice.ts'
 import { ending, intent, journal, PRICE } from '../ledger/make.ts'
 import { type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
+
+setDefaultTimeout(60_000)
 
 /** Invoices, orders, budgets and reconciliation over the real ops plane, stores and poster. */
 

@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { readFileSync, renameSync } from 'node:fs'
 import { emptyKeyView, refreshKeys } from '../../src/table/key-file.ts'
 import { NOW_MS, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
+
+setDefaultTimeout(60_000)
 
 let house: OpsTestHouse
 beforeAll(() => void (house = openOpsHouse()))

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { markFailed, markGood } from '../../src/balance/health.ts'
 import { Config } from '../../src/config/schema.ts'
@@ -8,6 +8,8 @@ import { takeCounts } from '../../src/table/counts.ts'
 import { NOW_MS, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
 import { postAll } from '../ledger/books.ts'
 import { AT_MS, attempt, ending, intent, journal } from '../ledger/make.ts'
+
+setDefaultTimeout(60_000)
 
 const DAY_MS = 86_400_000
 let house: OpsTestHouse

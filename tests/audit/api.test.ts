@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { verifyCheckpoint } from '../../src/audit/checkpoint.ts'
@@ -9,6 +9,8 @@ import { readConsistency, readInclusion } from '../../src/audit/wire.ts'
 import { ADMIN_TOKEN, DEMO_KEY, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
 import { good } from './folder.ts'
+
+setDefaultTimeout(60_000)
 
 const MAIN = resolve(import.meta.dir, '../../src/main.ts')
 const folder = tempFolder('weir-audit-api')
@@ -122,7 +124,11 @@ test('tiles lead to the signed root, as a monitor computes it', async () => {
 })
 
 test('a tenant proves its own call, and its bodies; others and strangers find nothing', async () => {
-  const text = await (await proof(ids[1]!)).text()
+  // A leaf is signed within a second.
+  const text = await eventually(async () => {
+    const answer = await proof(ids[1]!)
+    return answer.status === 200 && answer.text()
+  })
   const bundle = JSON.parse(text)
   expect(bundle).toMatchObject({ format: 'weir-proof/1', kind: 'call' })
   const leaf = JSON.parse(Buffer.from(bundle.lines[0].leaf, 'base64').toString())

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { checkProof } from '../../src/audit/bundle-check.ts'
@@ -9,6 +9,8 @@ import { invoiceBundle } from '../../src/ledger/invoice-proofs.ts'
 import { AT_MS } from '../ledger/make.ts'
 import { freshFolder, good } from './folder.ts'
 import { makeSmallHouse } from './small-house.ts'
+
+setDefaultTimeout(60_000)
 
 const folder = freshFolder()
 let store: Store

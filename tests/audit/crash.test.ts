@@ -1,10 +1,12 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { join } from 'node:path'
 import { verifyCheckpoint } from '../../src/audit/checkpoint.ts'
 import { openLog } from '../../src/audit/log.ts'
 import { consistencyFault, inclusionFault } from '../../src/audit/verify.ts'
 import { freshFolder, good } from './folder.ts'
 import { leafHashesOf, leafOf, mth } from './reference.ts'
+
+setDefaultTimeout(60_000)
 
 const ROUNDS = 20
 

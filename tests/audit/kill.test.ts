@@ -1,4 +1,4 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { CheckpointStore } from '../../src/audit/checkpoint-store.ts'
@@ -11,6 +11,8 @@ import { openLedger } from '../../src/ledger/open-ledger.ts'
 import { ending, intent } from '../ledger/make.ts'
 import { freshFolder, good } from './folder.ts'
 import { ORIGIN } from './small-house.ts'
+
+setDefaultTimeout(60_000)
 
 /** The issue asks for 200; fewer on a plain `bun test`. */
 const ROUNDS = Number(process.env['AUDIT_ROUNDS'] ?? 15)

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite'
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { addSignatures, parseCheckpoint, signCheckpoint } from '../../src/audit/checkpoint.ts'
@@ -9,6 +9,8 @@ import { openLog } from '../../src/audit/log.ts'
 import { newSignerKey, parseSignerKey } from '../../src/audit/note-key.ts'
 import { freshFolder, good } from './folder.ts'
 import { makeSmallHouse, ORIGIN } from './small-house.ts'
+
+setDefaultTimeout(60_000)
 
 /** A stopped house's files, changed in every way that could pay, must never pass. */
 

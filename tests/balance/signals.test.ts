@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'bun:test'
+import { afterEach, expect, setDefaultTimeout, test } from 'bun:test'
 import { claimProbe, coolMs, markFailed } from '../../src/balance/health.ts'
 import { type Signals, startSignals } from '../../src/balance/signals.ts'
 import { TableField } from '../../src/balance/table-field.ts'
@@ -10,6 +10,8 @@ import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { json, never, script } from '../kit/script.ts'
 import { eventually, freePort, tempFolder } from '../kit/wait.ts'
 import { tableIn, targetOf } from './kit.ts'
+
+setDefaultTimeout(60_000)
 
 const FAST_MS = 20
 let running: Signals | undefined

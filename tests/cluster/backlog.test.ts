@@ -1,6 +1,8 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import { lengthenBacklog } from '../../src/cluster/backlog.ts'
+
+setDefaultTimeout(60_000)
 
 /** The backlog of a listener as the kernel tells it, in the column of sockets that wait to be sent. */
 const backlogOf = (port: number): number => {

@@ -1,12 +1,14 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { findFaults } from '../../src/ledger/reconcile.ts'
 import { openReader } from '../../src/ledger/database.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, rollFrom, tempFolder } from '../kit/wait.ts'
 import { call, expectOneRowEach, houseConfig, marked, markedEngine, rowsByBody, startTraffic } from './traffic.ts'
 
+setDefaultTimeout(60_000)
+
 /** Each takes about a second. */
-const ROUNDS = Number(process.env['CRASH_ROUNDS'] ?? 20)
+const ROUNDS = Number(process.env['CRASH_ROUNDS'] ?? 10)
 const VICTIMS = ['worker', 'accountant', 'control', 'tree'] as const
 
 test(

@@ -1,11 +1,13 @@
 import { callIdOf } from '../../src/journal/record.ts'
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import fs from 'node:fs'
 import path from 'node:path'
 import { type JournalFiles, real_files } from '../../src/journal/files.ts'
 import { openJournalTail } from '../../src/journal/tail.ts'
 import { ending, good, openSmall } from '../journal/make.ts'
 import { eventually, forAllAsync, rollFrom, tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const child_file = path.join(import.meta.dir, 'journal-child.ts')
 

@@ -1,4 +1,4 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { fsck } from '../../src/audit/fsck.ts'
 import { HEADER_BYTES } from '../../src/journal/format.ts'
@@ -10,6 +10,8 @@ import { startHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
 import { bodyOf, strikingEngine } from './matrix.ts'
 import { call } from './traffic.ts'
+
+setDefaultTimeout(60_000)
 
 /**
  * The accountant may post what the disk does not have yet: after a failure of the power the journal ends before the

@@ -1,4 +1,4 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { fsck } from '../../src/audit/fsck.ts'
 import { openReader } from '../../src/ledger/database.ts'
 import { findFaults } from '../../src/ledger/reconcile.ts'
@@ -10,6 +10,8 @@ import { type CallRow, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
 import { bodyOf, MATRIX, strikeAt, strikingEngine, type Trigger, usageOf, type Victim } from './matrix.ts'
 import { call, type Seen } from './traffic.ts'
+
+setDefaultTimeout(60_000)
 
 /** Every named point of a call's way, every process. `CRASH_ROUNDS=500` runs the matrix over and over. */
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { openSocketTransport } from '../../src/engines/socket-transport.ts'
 import { TransportFailure } from '../../src/engines/transport.ts'
 import { answerOf, drained, failureOf, post, stage } from '../contract/transport.contract.ts'
@@ -6,6 +6,8 @@ import { muteServer } from '../contract/mute-server.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { body, cut, end, head, json, never, raw, rst, script, until, wait } from '../kit/script.ts'
 import { eventually, freePort, gate, within } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const DEADLINES = { connect_ms: 2_000, first_byte_ms: 2_000 }
 const bytesOf = (text: string): Uint8Array => Buffer.from(text)

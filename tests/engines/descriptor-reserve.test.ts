@@ -1,7 +1,9 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { readdirSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { DescriptorReserve } from '../../src/engines/descriptor-reserve.ts'
+
+setDefaultTimeout(60_000)
 
 const held = () => readdirSync('/proc/self/fd').length
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { ConnectionPool } from '../../src/engines/connection-pool.ts'
 import { transportOpener } from '../../src/engines/open-transport.ts'
 import { openSocketTransport } from '../../src/engines/socket-transport.ts'
@@ -6,6 +6,8 @@ import { answerOf, drained, failureOf, post, stage } from '../contract/transport
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { body, cut, drip, end, forever, head, json, never, raw, rst, script, wait } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const DEADLINES = { connect_ms: 2_000, first_byte_ms: 2_000 }
 const bytesOf = (text: string): Uint8Array => Buffer.from(text)

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { Failure, type FailureCode, FAILURES } from '../../src/base/failure.ts'
 import { clientDocument } from '../../src/http/client-api.ts'
 import { dataPlane } from '../../src/http/data-plane.ts'
@@ -6,6 +6,8 @@ import { renderFailure } from '../../src/http/render.ts'
 import { hotPath } from '../../src/pipeline/pipeline.ts'
 import { connectRaw, exchangeRaw, requestBytes } from '../kit/raw-client.ts'
 import { SECRET, unitHouse } from '../pipeline/unit-house.ts'
+
+setDefaultTimeout(60_000)
 
 const CODES = Object.keys(FAILURES) as FailureCode[]
 

@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { ADMIN_ROUTES } from '../../src/admin/routes.ts'
 import { connectRaw } from './raw.ts'
 import { ADMIN_TOKEN, type OpsTestHouse, openOpsHouse } from './ops-house.ts'
+
+setDefaultTimeout(60_000)
 
 let house: OpsTestHouse
 beforeAll(() => void (house = openOpsHouse()))

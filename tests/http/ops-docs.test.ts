@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { Elysia } from 'elysia'
 import { FAILURES } from '../../src/base/failure.ts'
 import { dataPlane } from '../../src/http/data-plane.ts'
 import { clientDocs, clientDocument } from '../../src/http/client-api.ts'
 import { DOCS_ASSETS, type OpenApi } from '../../src/http/swagger.ts'
 import { type OpsTestHouse, openOpsHouse } from './ops-house.ts'
+
+setDefaultTimeout(60_000)
 
 let house: OpsTestHouse
 let client: Elysia

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { markFailed, markGood } from '../../src/balance/health.ts'
 import { FAILURES } from '../../src/base/failure.ts'
 import { printFamilies } from '../../src/http/prometheus.ts'
@@ -8,6 +8,8 @@ import { HEADER, WORKER } from '../../src/table/layout.ts'
 import { subjectOf, workerF64, workerI32 } from '../../src/table/table.ts'
 import { type OpsTestHouse, openOpsHouse } from './ops-house.ts'
 import { parsePrometheus } from './prometheus-parse.ts'
+
+setDefaultTimeout(60_000)
 
 let house: OpsTestHouse
 beforeAll(() => void (house = openOpsHouse()))

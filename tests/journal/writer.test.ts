@@ -1,5 +1,5 @@
 import { callIdOf } from '../../src/journal/record.ts'
-import { describe, expect, test } from 'bun:test'
+import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import fs from 'node:fs'
 import { Failure } from '../../src/base/failure.ts'
 import { real_files } from '../../src/journal/files.ts'
@@ -7,6 +7,8 @@ import { type JournalEntry, readSegment } from '../../src/journal/reader.ts'
 import { type Journal, openJournal } from '../../src/journal/writer.ts'
 import { eventually, gate, tempFolder } from '../kit/wait.ts'
 import { ending, filesWith, good, intent, openSmall } from './make.ts'
+
+setDefaultTimeout(60_000)
 
 const readFolder = (folder: string): { ids: string[]; stops: string[] } => {
   const ids: string[] = []

@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { startDemoEngine } from '../../src/engines/demo/engine.ts'
 import type { HostileOptions, Seen } from '../kit/hostile-engine.ts'
 import { body, CH, cut, D, DONE, end, json, never, rst, script, type Script, sse200, US, wait } from '../kit/script.ts'
 import { readSse, type SseRead } from '../kit/sse-read.ts'
 import { eventually } from '../kit/wait.ts'
 import { newCast, type Part, type PartSettings, provesAnswer } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** DESIGN §7: an engine breaks off after bytes went to the client, and another goes on where it stopped. */
 

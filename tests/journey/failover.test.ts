@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { eventually, freePort } from '../kit/wait.ts'
 import {
   body,
@@ -21,6 +21,8 @@ import {
   WHOLE,
 } from '../kit/script.ts'
 import { newCast, type Part, type PartSettings } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** CASES C24, C23 B and D, C04 B: what is left to another engine, what is final, and what each does to an engine's record. */
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import {
   body,
@@ -19,6 +19,8 @@ import {
 } from '../kit/script.ts'
 import { freePort } from '../kit/wait.ts'
 import { newCast, type Part, type PartSettings } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /**
  * Faults of engines that end well for the client, those that are a course of calls or of one answer. Faults before the

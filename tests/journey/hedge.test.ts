@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { CH, cut, D, DONE, end, json, never, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 import { newCast, type Part, type PartSettings } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** A second engine is asked when the first is slow with its first token; the first token wins. */
 

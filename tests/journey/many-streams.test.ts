@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import type { Socket } from 'bun'
 import { requestBytes } from '../kit/raw-client.ts'
 import { CH, D, DONE, end, script, sse200, until, US } from '../kit/script.ts'
 import { eventually, gate } from '../kit/wait.ts'
 import { newCast } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** 2,000 streams at once on one worker: none cut. All of them are open before the first may end. */
 

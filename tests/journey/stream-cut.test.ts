@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import OpenAI from 'openai'
 import {
   body,
@@ -20,6 +20,8 @@ import {
 } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 import { newCast, provesAnswer, type Read } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** CASES C04 and C12: streams that break, and streams that are only slow. */
 

@@ -1,9 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import OpenAI from 'openai'
 import { CH, D, DONE, end, json, never, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
 import { connectRaw, requestBytes, type RawClient } from '../kit/raw-client.ts'
 import { eventually, forAllAsync } from '../kit/wait.ts'
 import { newCast, type Part } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** CASE C13: the client leaves. The engine hears of it at once, no other engine is asked, and the call has one row. */
 

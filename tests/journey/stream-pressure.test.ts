@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { muteServer, type MuteServer } from '../contract/mute-server.ts'
@@ -6,6 +6,8 @@ import { requestBytes } from '../kit/raw-client.ts'
 import { bytesOf, CH, D, DONE, end, forever, head, script, sse200, US, type Script } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 import { newCast, type Part } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** Clients and engines of different speed: memory stays bounded, and deadlines hold for a client that does not read. */
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import OpenAI from 'openai'
 import {
   bytesOf,
@@ -18,6 +18,8 @@ import {
 } from '../kit/script.ts'
 import { readSse } from '../kit/sse-read.ts'
 import { newCast, provesAnswer } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** CASES C01, C03, C06, C07, C08, C09, C11, C39: what an engine's stream looks like when it reaches the client. */
 

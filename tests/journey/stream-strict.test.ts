@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
 import { CH, D, DONE, end, json, script, sse200, US, WHOLE } from '../kit/script.ts'
 import { forAllAsync } from '../kit/wait.ts'
 import { newCast, type Part } from './cast.ts'
+
+setDefaultTimeout(60_000)
 
 /** `ledger.durability: strict`: the end of an answer waits for the disk, and the client may leave meanwhile. */
 

@@ -1,4 +1,4 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { existsSync } from 'node:fs'
 import { startHostileEngine } from './hostile-engine.ts'
 import { connectRaw, exchangeRaw, requestBytes, type RawResponse } from './raw-client.ts'
@@ -30,6 +30,8 @@ import {
 } from './script.ts'
 import { readSse, sseEvents } from './sse-read.ts'
 import { eventually, forAll, forAllAsync, freePort, gate, rollFrom, tempFolder, within } from './wait.ts'
+
+setDefaultTimeout(60_000)
 
 const R0 = { model: 'm1', messages: [{ role: 'user', content: 'hi' }], stream: true }
 const call = requestBytes('POST', '/v1/chat/completions', {}, R0)

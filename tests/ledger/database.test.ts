@@ -1,10 +1,12 @@
 import { Database } from 'bun:sqlite'
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileOf, networkShare, openReader, openWriter } from '../../src/ledger/database.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
 import { tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const CHILD = join(import.meta.dir, 'open-child.ts')
 

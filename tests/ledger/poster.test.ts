@@ -1,5 +1,5 @@
 import { callIdOf } from '../../src/journal/record.ts'
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { Database } from 'bun:sqlite'
 import { join } from 'node:path'
 import { fileOf, openReader, openWriter } from '../../src/ledger/database.ts'
@@ -9,6 +9,8 @@ import { findFaults } from '../../src/ledger/reconcile.ts'
 import { forAll, rollFrom, tempFolder } from '../kit/wait.ts'
 import { contents, postAll, settleAll } from './books.ts'
 import { PRICES, attempt, ending, intent, journal, progress, randomRecords } from './make.ts'
+
+setDefaultTimeout(60_000)
 
 const openPoster = (path: string) => {
   const store = openWriter(path, 'ledger')

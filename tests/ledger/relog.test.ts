@@ -1,11 +1,13 @@
 import { Database } from 'bun:sqlite'
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { cpSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { openLogReader } from '../../src/audit/read-side.ts'
 import { openLedger } from '../../src/ledger/open-ledger.ts'
 import { freshFolder, good } from '../audit/folder.ts'
 import { makeSmallHouse, ORIGIN } from '../audit/small-house.ts'
+
+setDefaultTimeout(60_000)
 
 const leavesOf = (data: string): string[] => {
   const reader = good(openLogReader(join(data, 'audit')))

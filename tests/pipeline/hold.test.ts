@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test'
+import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
 import { LIMITS, catalogueOf, simCall, simHouse } from '../simulation/sim-house.ts'
 import { settleHold, takeHold } from '../../src/pipeline/hold.ts'
@@ -6,6 +6,8 @@ import { readBudget } from '../../src/quota/budget-state.ts'
 import { SUBJECT } from '../../src/table/layout.ts'
 import { createTable, subjectOf, type Table } from '../../src/table/table.ts'
 import { tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 /** What one call holds, and that all of it goes back. The prices and limits are those of the simulation's house. */
 

@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, readdirSync, truncateSync, utimesSync } from 'node:fs'
 import { findOrClaim, Keeping, openShelf, pathsOf, type Shelf } from '../../src/pipeline/idempotency-store.ts'
 import { sweepAnswers, sweepClaims } from '../../src/pipeline/idempotency-sweep.ts'
 import { tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const folder = tempFolder('weir-shelf')
 afterAll(() => folder[Symbol.dispose]())

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
 import { tickMs } from '../../src/base/clock.ts'
 import { ENDPOINTS } from '../../src/pipeline/endpoints.ts'
@@ -9,6 +9,8 @@ import { type HostileEngine, startHostileEngine } from '../kit/hostile-engine.ts
 import { CH, D, DONE, end, json, script, sse200, US, WHOLE } from '../kit/script.ts'
 import { readSse } from '../kit/sse-read.ts'
 import { arrival, unitHouse } from './unit-house.ts'
+
+setDefaultTimeout(60_000)
 
 /** Strict: nobody is told of a whole answer whose record is not on the disk. The disk here fails as long as it is told to. */
 

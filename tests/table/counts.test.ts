@@ -1,8 +1,10 @@
-import { expect, test } from 'bun:test'
+import { expect, setDefaultTimeout, test } from 'bun:test'
 import { giveAmounts, giveCounts, reap, takeAmounts, takeCounts } from '../../src/table/counts.ts'
 import { SUBJECT, WORKER } from '../../src/table/layout.ts'
 import { createTable, openTable, subjectOf, type Table, workerI32 } from '../../src/table/table.ts'
 import { rollFrom, tempFolder } from '../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const CHILD = `${import.meta.dir}/count-child.ts`
 const count = (table: Table, kind: string, name: string) =>

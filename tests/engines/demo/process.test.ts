@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { demoSettings } from '../../../src/engines/demo/main.ts'
 import { eventually, tempFolder, within } from '../../kit/wait.ts'
+
+setDefaultTimeout(60_000)
 
 const source = new URL('../../../src/engines/demo/main.ts', import.meta.url).pathname
 const folder = tempFolder()
