@@ -127,7 +127,8 @@ test('a tenant proves its own call, and its bodies; others and strangers find no
   // A leaf is signed within a second.
   const text = await eventually(async () => {
     const answer = await proof(ids[1]!)
-    return answer.status === 200 && answer.text()
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`)
+    return answer.text()
   })
   const bundle = JSON.parse(text)
   expect(bundle).toMatchObject({ format: 'weir-proof/1', kind: 'call' })
