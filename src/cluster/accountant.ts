@@ -71,7 +71,12 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
     cosign: cosignerOf(boot.config, log),
     log,
   })
-  const orders = keepOrders({ poster, house_reader: openReader(files.data, 'house'), log })
+  const orders = keepOrders({
+    poster,
+    house_reader: openReader(files.data, 'house'),
+    log,
+    on_posted: ({ kind }) => kind === 'refund' && budgets.refunded(),
+  })
   const started_ms = nowMs()
   await accountant.drain()
   log('info', 'ledger_caught_up', { took_ms: nowMs() - started_ms, posted_calls: accountant.stats().posted_calls })

@@ -4,7 +4,7 @@ import type { Window } from '../base/windows.ts'
 import type { BudgetConfig, Config } from '../config/schema.ts'
 import { segmentName, seriesName } from '../journal/format.ts'
 import type { Store } from '../ledger/database.ts'
-import { finishedSeries, lastRefund, newestCallMs, type Spender, spendersOf, spentIn } from '../ledger/spend.ts'
+import { finishedSeries, newestCallMs, type Spender, spendersOf, spentIn } from '../ledger/spend.ts'
 import type { Log } from '../observe/log.ts'
 import { type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
 import { budgetsOwed, correctBudget, loadSpent, type Posted, reapBudgets } from '../table/budget-books.ts'
@@ -33,7 +33,8 @@ export class BudgetKeeper {
   readonly #keys: KeyView = emptyKeyView()
   readonly #by_slot = new Map<Subject, Kept>()
   #config: Config
-  #refunded = 0n
+  /** The books have a refund that the table does not show. */
+  #refunded = false
   /** Since when workers know of the budgets of this configuration. */
   #known_since_ms = 0
 
@@ -44,14 +45,13 @@ export class BudgetKeeper {
 
   /** Loads what the ledger has of every open window, before workers start; in a living house, sets every slot right. */
   load(): void {
-    const { table, store, now, log } = this.#ports
+    const { table, now, log } = this.#ports
     const started_ms = now()
     // It was ready before: the accountant alone was started again, and workers may be running.
     if (Atomics.load(table.i32, HEADER.accountant_ready) === 1) {
       this.#gather(0)
       this.#correctAll()
     } else this.#open(0)
-    this.#refunded = lastRefund(store)
     log('info', 'budgets_loaded', { count: this.#by_slot.size / 2, took_ms: now() - started_ms })
   }
 
@@ -65,10 +65,14 @@ export class BudgetKeeper {
       this.#gather(this.#known_since_ms)
       if (reapBudgets(table, dead, this.#posted(dead))) log('info', 'budgets_given_back', { worker: dead, series })
     }
-    const last = lastRefund(store)
-    if (last === this.#refunded) return
-    this.#refunded = last
+    if (!this.#refunded) return
+    this.#refunded = false
     this.#correctAll()
+  }
+
+  /** A refund is in the books: at the next turn budgets have it back. */
+  refunded(): void {
+    this.#refunded = true
   }
 
   /** Takes a new configuration; before workers do. */

@@ -33,10 +33,6 @@ export const spentIn = (
   return charged - refunds(sqlite, spender.tenant, start_ms, until_ms)
 }
 
-/** The number of the last refund: a greater one says that there is another. */
-export const lastRefund = ({ sqlite }: Store): bigint =>
-  sqlite.prepare<{ id: bigint | null }, []>("SELECT max(id) AS id FROM entries WHERE kind = 'refund'").get()?.id ?? 0n
-
 /** When the newest call began, 0 if there is none. */
 export const newestCallMs = ({ sqlite }: Store): number =>
   Number(sqlite.prepare<{ at: bigint | null }, []>('SELECT max(at_ms) AS at FROM calls').get()?.at ?? 0)

@@ -45,6 +45,7 @@ beforeAll(async () => {
         { name: 'open' },
         { name: 'tight', budgets: [{ usd: '0.010' }] },
         { name: 'none', budgets: [{ usd: '0' }] },
+        { name: 'refunded', budgets: [{ usd: '0.010' }] },
         { name: 'users', end_user: { budgets: [{ usd: '0.010', per: 'day', timezone: 'Asia/Seoul' }], limits: {} } },
         ...Array.from({ length: 20 }, (_, at) => ({ name: `race${at}`, budgets: [{ usd: '1.00', per: 'month' }] })),
       ],
@@ -201,4 +202,14 @@ test('a killed worker’s holds are back within two seconds, and what it charged
   process.stderr.write(`holds back after ${Math.round(performance.now() - killed_ms)} ms\n`)
   // 0.00162 USD are charged for good: what is left does not pay for this.
   expect((await chat(key, { max_tokens: 1_050 })).status).toBe(429)
+})
+
+test('a refund gives room back in the budget of its tenant at once', async () => {
+  const key = await house.key('refunded')
+  expect((await chat(key, { max_tokens: 1_000, metadata: { used: 1_000 } })).status).toBe(200)
+  expect((await chat(key, { max_tokens: 1_000 })).status).toBe(429)
+  await house.rowsReach(1)
+  const made = await house.admin('POST', 'refunds', { tenant: 'refunded', usd: '0.008', reason: 'test' })
+  expect(made.status).toBeLessThan(300)
+  await eventually(async () => (await chat(key, { max_tokens: 900, metadata: { used: 1 } })).status === 200, 5_000)
 })
