@@ -1,5 +1,6 @@
 import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
+import type { EngineConfig } from '../config/schema.ts'
 import { addMembers, type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
 import type { UpstreamRequest } from '../engines/transport.ts'
 import { joinUrl } from '../engines/url.ts'
@@ -37,7 +38,7 @@ export const upstreamRequest = (
   }
   return {
     method: 'POST',
-    url: joinUrl(config.url, endpoint.engine_path),
+    url: addressOf(config, endpoint.engine_path),
     headers,
     body: edits.length === 0 ? [call.body.bytes] : splice(call.body.bytes, edits),
   }
@@ -63,4 +64,15 @@ const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
     else edits.push(addMembers(bytes, scan.root, [['max_tokens', String(ceiling)]], 'start'))
   }
   return edits
+}
+
+/** An engine has a handful of addresses, asked for with every call. */
+const addresses = new WeakMap<EngineConfig, Map<string, string>>()
+
+const addressOf = (config: EngineConfig, path: string): string => {
+  let known = addresses.get(config)
+  if (known === undefined) addresses.set(config, (known = new Map()))
+  let address = known.get(path)
+  if (address === undefined) known.set(path, (address = joinUrl(config.url, path)))
+  return address
 }
