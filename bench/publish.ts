@@ -18,15 +18,6 @@ const published: Record<string, Published> = existsSync(STORE) ? JSON.parse(read
 
 const flags = process.argv.slice(2).filter((word) => word.startsWith('--'))
 const asked = process.argv.slice(2).filter((word) => !word.startsWith('--'))
-for (const name of asked.length > 0 ? asked : Object.keys(BENCHES)) {
-  const load_before = loadavg()[0]!
-  process.stderr.write(`${name} …\n`)
-  const child = Bun.spawnSync([process.execPath, join(FOLDER, 'main.ts'), name, '--json', ...flags], {
-    stderr: 'inherit',
-  })
-  if (child.exitCode !== 0) process.stderr.write(`${name}: failed, its old figures stay\n`)
-  else published[name] = { ...(JSON.parse(child.stdout.toString()) as ReturnType<typeof report>), load_before }
-}
 
 const row = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
 const table = (figures: Figures): string =>
@@ -49,21 +40,35 @@ ${table(one.figures)}
 ${one.notes.map((note) => `- ${note}`).join('\n')}
 `
 
-mkdirSync(join(FOLDER, 'charts'), { recursive: true })
-const names = Object.keys(BENCHES).filter((name) => published[name] !== undefined)
-for (const name of names) writeFileSync(join(FOLDER, 'charts', `${name}.svg`), chart(name, published[name]!.figures))
-writeFileSync(STORE, `${JSON.stringify(published, null, 1)}\n`)
-writeFileSync(
-  join(FOLDER, 'RESULTS.md'),
-  `# Results
+const write = (): void => {
+  mkdirSync(join(FOLDER, 'charts'), { recursive: true })
+  const names = Object.keys(BENCHES).filter((name) => published[name] !== undefined)
+  for (const name of names) writeFileSync(join(FOLDER, 'charts', `${name}.svg`), chart(name, published[name]!.figures))
+  writeFileSync(STORE, `${JSON.stringify(published, null, 1)}\n`)
+  writeFileSync(
+    join(FOLDER, 'RESULTS.md'),
+    `# Results
 
 The last published run of every benchmark, written by \`bun bench/publish.ts\`. The value is the median of n alternations in one
 run; engine, load generator and servers share the machine. A load average well above 0 before a run means that others used
 the machine too: times then hold their share, and CPU a call is higher than on a quiet machine.
 
 Versions: ${Object.entries(versions())
-    .map(([name, version]) => `${name} ${version}`)
-    .join(', ')}.
+      .map(([name, version]) => `${name} ${version}`)
+      .join(', ')}.
 
 ${names.map((name) => section(name, published[name]!)).join('\n')}`,
-)
+  )
+}
+
+for (const name of asked.length > 0 ? asked : Object.keys(BENCHES)) {
+  const load_before = loadavg()[0]!
+  process.stderr.write(`${name} …\n`)
+  const child = Bun.spawnSync([process.execPath, join(FOLDER, 'main.ts'), name, '--json', ...flags], {
+    stderr: 'inherit',
+  })
+  if (child.exitCode !== 0) process.stderr.write(`${name}: failed, its old figures stay\n`)
+  else published[name] = { ...(JSON.parse(child.stdout.toString()) as ReturnType<typeof report>), load_before }
+  // After each: a long series that is ended early keeps what it has.
+  write()
+}
