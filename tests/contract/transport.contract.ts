@@ -350,12 +350,12 @@ export const transportContract = (name: string, open: OpenTransport, differences
     test.each([
       {
         why: 'short of its length',
-        answer: script(head(200, { 'content-length': '10' }, 'length'), body('abc'), wait(5), cut),
+        answer: script(head(200, { 'content-length': '10' }, 'length'), body('abc'), wait(100), cut),
       },
-      { why: 'between chunks', answer: script(head(200), body('abc'), wait(5), cut) },
-      { why: 'in a chunk', answer: script(head(200), raw('5\r\nabc'), wait(5), cut) },
-      { why: 'in a chunk size', answer: script(head(200), body('abc'), raw('1'), wait(5), cut) },
-      { why: 'reset', answer: script(head(200), body('abc'), wait(20), rst) },
+      { why: 'between chunks', answer: script(head(200), body('abc'), wait(100), cut) },
+      { why: 'in a chunk', answer: script(head(200), raw('5\r\nabc'), wait(100), cut) },
+      { why: 'in a chunk size', answer: script(head(200), body('abc'), raw('1'), wait(100), cut) },
+      { why: 'reset', answer: script(head(200), body('abc'), wait(100), rst) },
     ])('cut: $why; what came before is delivered', async ({ answer }) => {
       await using it = stage(open, { answers: [answer] })
       const { bytes, failure } = await drained(await answerOf(it.send(bytesOf('{}')).head))

@@ -301,6 +301,7 @@ class Life {
     const amount = 1n + BigInt(roll(Number(most)))
     const entry = { call_id: null, at_ms: machine.now_ms, kind: 'refund', reason: 'r' } as const
     machine.poster.transfer({ ...entry, debit: 'revenue', credit: `tenant:${tenant}`, amount_nanodollars: amount })
+    machine.accountant?.keeper.refunded()
     books.refund(tenant, amount)
     this.#keep()
   }
