@@ -280,14 +280,17 @@ describe('a full disk', () => {
         good(journal.append(intent(`call_${i}`)))
         if (i % 10 === 0) await Bun.sleep(1)
       }
-      await eventually(() => (journal.trouble()?.detail.cause as { code?: string } | undefined)?.code === 'ENOSPC')
+      await eventually(
+        () => (journal.trouble()?.detail.cause as { code?: string } | undefined)?.code === 'ENOSPC',
+        15_000,
+      )
       for (let i = 0; i < 500; i++) {
         ids.push(`end_${i}`)
         good(journal.append(ending(`end_${i}`)))
       }
       expect(readFolder(path).ids).toEqual(ids)
       fs.rmSync(`${path}/w01-000001-000000.journal`)
-      await eventually(() => journal.has_room())
+      await eventually(() => journal.has_room(), 15_000)
       expect(await journal.close()).toBeUndefined()
       expect(fs.readdirSync(path).filter((name) => name.endsWith('.making'))).toEqual([])
     } finally {
