@@ -14,7 +14,7 @@ import type { Call } from './call.ts'
 import { worstNanodollars } from './charge.ts'
 import type { House } from './house.ts'
 import { completionTokensMax, promptTokensMax } from './prompt-bound.ts'
-import { rateHeaders } from './rate-headers.ts'
+import { rateExceeded, rateHeaders } from './rate-headers.ts'
 
 type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly body: Body; readonly model: Model }
 
@@ -88,12 +88,7 @@ const takeBodyLimits = (call: Known, house: House): Failure | undefined => {
       [{ subject, per_minute: limits.requests_per_minute }],
       call.received_at_ms,
     )
-    if (refused >= 0)
-      return new Failure('rate_exceeded', {
-        says: `The limit of ${limits.requests_per_minute} requests a minute for this ${whose} is used up.`,
-        retry_after_s: states[0]!.retry_after_ms / 1000,
-        headers: rateHeaders(states[0]!),
-      })
+    if (refused >= 0) return rateExceeded(whose, states[0]!)
   }
   return undefined
 }

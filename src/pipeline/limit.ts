@@ -1,5 +1,5 @@
 import { Failure } from '../base/failure.ts'
-import { giveRate, type RateState, takeRate } from '../quota/gcra.ts'
+import { giveRate, takeRate } from '../quota/gcra.ts'
 import { type Claim, takeCounts } from '../table/counts.ts'
 import { type Subject, subjectOf } from '../table/table.ts'
 import { type Body, parseBody, readBody } from './body.ts'
@@ -8,7 +8,7 @@ import { takeHold } from './hold.ts'
 import type { House } from './house.ts'
 import { replay } from './idempotency.ts'
 import { mayUse } from './identify.ts'
-import { rateHeaders } from './rate-headers.ts'
+import { rateExceeded } from './rate-headers.ts'
 
 /**
  * Holds the call to its limits. What the head alone decides (calls at once, requests a minute, for key and tenant, all
@@ -104,10 +104,3 @@ const takeRequests = (
   }
   return undefined
 }
-
-const rateExceeded = (whose: string, rate: RateState): Failure =>
-  new Failure('rate_exceeded', {
-    says: `The limit of ${rate.limit} requests a minute for this ${whose} is used up.`,
-    retry_after_s: rate.retry_after_ms / 1000,
-    headers: rateHeaders(rate),
-  })
