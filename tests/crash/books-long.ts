@@ -3,17 +3,22 @@ import { findFaults } from '../../src/ledger/reconcile.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { type CallRow, startHouse } from '../kit/house.ts'
 import { CH, cut, D, DONE, end, json, never, rst, script, type Script, sse200, wait, WHOLE } from '../kit/script.ts'
-import { eventually, rollFrom } from '../kit/wait.ts'
+import { eventually, type Roll, rollFrom } from '../kit/wait.ts'
 
 /**
  * The ledger against the engines' own logs: random usage, cached and reasoning tokens and sound, errors, hang-ups,
- * failovers, broken streams. `CALLS=20000 bun tests/crash/books-long.ts` runs it by hand.
+ * failovers, broken streams. `CALLS=100000 bun tests/crash/books-long.ts` runs it by hand; a call counts if it reached an
+ * engine.
+ *
+ * The rule, for every kind of call: tokens of its row are the last figures that an engine said of it, none if it said none;
+ * its charge is those figures at the price. A client that hangs up has read the last figures before it leaves, and these
+ * count what was generated until then. (What is generated unseen by both sides has no figure to compare with.)
  */
 
 /** What an engine counted of a call: the last figures it said. Nothing for a call that it did not answer. */
 type Counted = Record<'prompt' | 'cached' | 'heard' | 'completion' | 'reasoning' | 'spoken', number>
 
-const KINDS = ['whole', 'stream', 'hang_up', 'failover', 'refused', 'cut', 'empty'] as const
+export const KINDS = ['whole', 'stream', 'hang_up', 'failover', 'refused', 'cut', 'empty'] as const
 type Kind = (typeof KINDS)[number]
 
 const PRICE = { input: '2.53', cached_input: '0.317', audio_input: '40.01', output: '9.99', reasoning: '11.013' }
@@ -47,7 +52,7 @@ const usageJson = ({ prompt, cached, heard, completion, reasoning, spoken }: Cou
 })
 
 /** Engines that share a log and refuse the first try of calls that are to fail over. */
-const engineWith = (log: Map<string, Counted>, tried: Map<string, number>) =>
+const engineWith = (log: Map<string, Counted>, tried: Map<string, number>, roll: Roll) =>
   startHostileEngine({
     answers: (request): Script => {
       const { user } = request.json() as { user: string }
@@ -59,20 +64,25 @@ const engineWith = (log: Map<string, Counted>, tried: Map<string, number>) =>
         log.set(user, figures)
         return usageJson(figures)
       }
+      const takes = wait(roll(9))
       if (kind === 'refused') return json(400, { error: { message: 'no', type: 'invalid_request_error' } })
       if (kind === 'failover' && times === 1) return counted.prompt % 2 === 0 ? script(rst) : json(503, { error: {} })
-      if (kind === 'whole' || kind === 'failover') return json(200, { ...WHOLE('hi', 0, 0), usage: says(counted) })
-      if (kind === 'empty') return json(200, { ...WHOLE('', 0, 0), usage: says({ ...counted, ...NOTHING }) })
+      if (kind === 'whole' || kind === 'failover')
+        return script(takes, json(200, { ...WHOLE('hi', 0, 0), usage: says(counted) }))
+      if (kind === 'empty')
+        return script(takes, json(200, { ...WHOLE('', 0, 0), usage: says({ ...counted, ...NOTHING }) }))
       const delta = (text: string, part: number) => {
         // Of what is generated so far all figures are smaller.
         const figures = { ...counted, completion: part, reasoning: 0, spoken: 0 }
         return D({ ...CH({ content: text }), usage: says(figures) })
       }
-      if (kind === 'hang_up') return script(sse200, delta('a', 1), wait(counted.prompt % 9), delta('LAST', 2), never)
-      if (kind === 'cut') return script(sse200, delta('a', 1), wait(counted.prompt % 9), delta('b', 3), cut)
+      const first = Array.from({ length: 1 + roll(5) }, (_, at) => delta('a', 1 + at))
+      if (kind === 'hang_up') return script(sse200, first, takes, delta('LAST', first.length + 1 + roll(20)), never)
+      if (kind === 'cut') return script(sse200, first, takes, delta('b', first.length + 1), cut)
       return script(
         sse200,
         D(CH({ content: 'a' })),
+        takes,
         D(CH({}, 'stop')),
         D({ ...CH({}), choices: [], usage: says(counted) }),
         DONE,
@@ -120,12 +130,12 @@ const differences = (row: CallRow, figures: Counted | undefined): string[] => {
   return found
 }
 
-/** Makes so many calls by so many callers and compares. Answers what was found; throws if there is a difference. */
+/** Makes calls by so many callers until so many have reached an engine, and compares. Answers what was found; throws if there is a difference. */
 export const runBooks = async (calls: number, callers: number, seconds_max = 3_600) => {
   const log = new Map<string, Counted>()
   const tried = new Map<string, number>()
-  await using first = engineWith(log, tried)
-  await using second = engineWith(log, tried)
+  await using first = engineWith(log, tried, rollFrom(6))
+  await using second = engineWith(log, tried, rollFrom(7))
   const engine = { probe_ms: 0, capacity: 10_000 }
   await using house = await startHouse({
     workers: 2,
@@ -147,7 +157,7 @@ export const runBooks = async (calls: number, callers: number, seconds_max = 3_6
   const statuses = new Map<number, number>()
   let made = 0
   const caller = async () => {
-    while (made < calls && performance.now() - begun_ms < seconds_max * 1_000) {
+    while (tried.size < calls && performance.now() - begun_ms < seconds_max * 1_000) {
       const kind = KINDS[roll(10)] ?? (roll(2) === 0 ? 'whole' : 'stream')
       const user = `${kind}-${made++}`
       const stream = kind === 'stream' || kind === 'hang_up' || kind === 'cut'
@@ -176,7 +186,7 @@ export const runBooks = async (calls: number, callers: number, seconds_max = 3_6
     const missing = [...tried.keys()].filter((user) => !users.has(user))
     if (missing.length > 0) throw new Error(`${missing.length} calls have no row, among them ${missing[0]}`)
     return found
-  }, 20_000)
+  }, 60_000)
   const faults = rows.flatMap((row) => differences(row, log.get(String(row['end_user']))))
   const sum = rows.reduce((total, row) => total + BigInt(row['charge_nanodollars'] ?? 0), 0n)
   const whole = new Set(rows.filter((row) => row['ending'] === 'whole').map((row) => String(row['end_user'])))
@@ -187,26 +197,27 @@ export const runBooks = async (calls: number, callers: number, seconds_max = 3_6
   faults.push(...findFaults(reader))
   reader.sqlite.close()
   if (faults.length > 0) throw new Error(`${faults.length} differences, among them:\n${faults.slice(0, 10).join('\n')}`)
-  const endings = Object.fromEntries(
-    [...Map.groupBy(rows, (row) => `${row['ending']}/${row['usage_source']}`)].map(([name, list]) => [
-      name,
-      list.length,
-    ]),
-  )
-  const failed_over = rows.filter((row) => Number(row['attempts']) > 1 && row['status'] === 200).length
+  const having = (column: string) => rows.filter((row) => Number(row[column]) > 0).length
   return {
     made,
-    rows: rows.length,
+    counted: rows.length,
     took_s,
     charged_nanodollars: sum,
-    endings,
-    failed_over,
+    kinds: countBy(rows, (row) => String(row['end_user']).split('-')[0]!),
+    endings: countBy(rows, (row) => `${row['ending']}/${row['usage_source']}`),
+    failed_over: rows.filter((row) => Number(row['attempts']) > 1 && row['status'] === 200).length,
+    with_cached: having('cached_tokens'),
+    with_reasoning: having('reasoning_tokens'),
+    with_sound: rows.filter((row) => Number(row['audio_input_tokens']) + Number(row['audio_output_tokens']) > 0).length,
     statuses: Object.fromEntries(statuses),
   }
 }
 
+const countBy = <T>(list: readonly T[], name: (one: T) => string): Record<string, number> =>
+  Object.fromEntries([...Map.groupBy(list, name)].map(([key, those]) => [key, those.length]))
+
 if (import.meta.main) {
-  const result = await runBooks(Number(process.env['CALLS'] ?? 20_000), 40, Number(process.env['SECONDS'] ?? 180))
+  const result = await runBooks(Number(process.env['CALLS'] ?? 20_000), 40, Number(process.env['SECONDS'] ?? 3_600))
   console.log('differences: 0', result)
   process.exit(0)
 }
