@@ -8,7 +8,7 @@ import { budgetSlot } from '../../src/table/budget-slot.ts'
 import { openTable } from '../../src/table/table.ts'
 import { type CallRow, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
-import { bodyOf, MATRIX, strikeAt, strikingEngine, type Trigger, usageOf, type Victim } from './matrix.ts'
+import { bodyOf, roundOf, strikeAt, strikingEngine, type Trigger, usageOf, type Victim } from './matrix.ts'
 import { call, type Seen } from './traffic.ts'
 
 setDefaultTimeout(60_000)
@@ -80,7 +80,7 @@ test(
     let round = 0
     try {
       for (; round < ROUNDS && performance.now() - begun_ms < SECONDS * 1_000; round++) {
-        const [point, victim] = MATRIX[round % MATRIX.length]!
+        const [point, victim] = roundOf(round)
         const name = `r${round}-${point}-${victim}`
         const first = engine.requests.length
         const seen = await strikeAt(point, { house, key, name, trigger, kill: killer(house, victim) })

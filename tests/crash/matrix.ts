@@ -32,28 +32,14 @@ export const POINTS = [
   'mid_checkpoint',
 ] as const
 export type Point = (typeof POINTS)[number]
-export type Victim = 'worker' | 'accountant' | 'control' | 'supervisor' | 'tree'
+/** The processes that die; the whole tree every few rounds, which also ends the back-off of those that died before. */
+export const VICTIMS = ['worker', 'accountant', 'tree', 'control', 'supervisor'] as const
+export type Victim = (typeof VICTIMS)[number]
 
-/** Who is killed where; the whole tree every few rounds, which also ends the back-off of those that died before. */
-export const MATRIX: readonly (readonly [Point, Victim])[] = [
-  ['before_intent', 'worker'],
-  ['before_posting', 'accountant'],
-  ['after_intent', 'worker'],
-  ['mid_transaction', 'tree'],
-  ['during_stream', 'worker'],
-  ['mid_transaction', 'accountant'],
-  ['during_stream', 'control'],
-  ['during_stream', 'tree'],
-  ['before_ending', 'worker'],
-  ['mid_checkpoint', 'accountant'],
-  ['during_stream', 'supervisor'],
-  ['after_ending', 'worker'],
-  ['before_posting', 'tree'],
-  ['before_ending', 'tree'],
-  ['after_intent', 'tree'],
-  ['mid_checkpoint', 'tree'],
-  ['mid_transaction', 'control'],
-  ['before_intent', 'tree'],
+/** Who is killed where. The counts of points and victims have no common divisor, so forty rounds have each pair once. */
+export const roundOf = (round: number): readonly [Point, Victim] => [
+  POINTS[round % POINTS.length]!,
+  VICTIMS[round % VICTIMS.length]!,
 ]
 
 /** What an engine that kills is told to do when. */
@@ -120,6 +106,7 @@ export const strikeAt = async (point: Point, { house, key, name, trigger, kill }
     process.kill(accountant!, 'SIGSTOP')
     await Promise.all([...around, make('more', true)])
     trigger.strike()
+    goOn(accountant!)
   } else if (point.startsWith('mid_')) {
     const watched =
       point === 'mid_transaction' ? [`${house.data}/ledger.db-wal`] : [`${house.data}/ledger.db`, `${house.data}/audit`]
@@ -128,6 +115,15 @@ export const strikeAt = async (point: Point, { house, key, name, trigger, kill }
   const seen = await Promise.all(around)
   trigger.strike()
   return seen
+}
+
+/** Lets a stopped process go on, unless it was the one that died. */
+const goOn = (pid: number): void => {
+  try {
+    process.kill(pid, 'SIGCONT')
+  } catch {
+    // It was killed.
+  }
 }
 
 /** Sends half a request, and strikes while the worker waits for the rest. */
