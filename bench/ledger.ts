@@ -52,6 +52,7 @@ export const callOf = (): [JournalRecord, JournalRecord] => {
       prompt_tokens_estimate: 300,
       price_version: 1,
       request_sha256: crypto.getRandomValues(new Uint8Array(32)),
+      serves: '',
     },
     {
       kind: 'ending',
@@ -75,6 +76,7 @@ export const callOf = (): [JournalRecord, JournalRecord] => {
       failure: '',
       audio_input_tokens: 0,
       audio_output_tokens: 0,
+      serves: '',
     },
   ]
 }
