@@ -9,53 +9,65 @@ import { type Journal, openJournal } from '../src/journal/writer.ts'
 
 export type Figure = { value: number; unit: string; min: number; max: number; n: number }
 
-/** Records of one call each: intent and ending with ids of their own, as a worker appends them. */
-const calls = (count: number): JournalRecord[] =>
-  Array.from({ length: count }, (_, i) => {
-    const call_id = `call_${Bun.randomUUIDv7().replaceAll('-', '')}`
-    const engine = { engine: 'vllm-a', engine_model: 'meta-llama/Llama-3.1-8B-Instruct' }
-    const sha256 = crypto.getRandomValues(new Uint8Array(32))
-    const intent: JournalRecord = {
-      kind: 'intent',
-      call_id,
-      at_ms: 1_790_000_000_000 + i,
-      tenant: 'acme',
-      key_id: `key_${Bun.randomUUIDv7().replaceAll('-', '')}`,
-      end_user: `user-${i}`,
-      model: 'llama-3.1-8b',
-      ...engine,
-      endpoint: '/v1/chat/completions',
-      stream: true,
-      hold_nanodollars: 6_550_000 + i,
-      prompt_tokens_estimate: 320,
-      price_version: 1,
-      request_sha256: sha256,
-    }
-    const ending: JournalRecord = {
-      kind: 'ending',
-      call_id,
-      at_ms: 1_790_000_001_000 + i,
-      ending: 'whole',
-      status: 200,
-      finish_reason: 'stop',
-      ...engine,
-      prompt_tokens: 310,
-      cached_tokens: 64,
-      completion_tokens: 128,
-      reasoning_tokens: 0,
-      usage_source: 'engine',
-      attempts: 1,
-      queue_ms: 0.5,
-      engine_ms: 950.25,
-      first_token_ms: 80.5,
-      total_ms: 1_000.5,
-      response_sha256: sha256,
-      failure: '',
-      audio_input_tokens: 0,
-      audio_output_tokens: 0,
-    }
-    return [intent, ending]
-  }).flat()
+/** In one piece, as ids are that were in use before. */
+const newId = (prefix: string): string => Buffer.from(`${prefix}_${Bun.randomUUIDv7().replaceAll('-', '')}`).toString()
+const engine_model = 'meta-llama/Llama-3.1-8B-Instruct'
+const key_ids = Array.from({ length: 64 }, () => newId('key'))
+
+/** Of one call, what differs from the others'. */
+type Known = { readonly call_id: string; readonly end_user: string; readonly i: number; readonly sha256: Uint8Array }
+const newCall = (i: number): Known => ({
+  ...{ call_id: newId('call'), end_user: newId('user'), i, sha256: crypto.getRandomValues(new Uint8Array(32)) },
+})
+
+const intentOf = ({ call_id, end_user, i, sha256 }: Known): JournalRecord => ({
+  kind: 'intent',
+  call_id,
+  at_ms: 1_790_000_000_000 + i,
+  tenant: 'acme',
+  key_id: key_ids[i % key_ids.length]!,
+  end_user,
+  model: 'llama-3.1-8b',
+  engine: 'vllm-a',
+  engine_model,
+  endpoint: '/v1/chat/completions',
+  stream: true,
+  hold_nanodollars: 6_550_000 + i,
+  prompt_tokens_estimate: 320,
+  price_version: 1,
+  request_sha256: sha256,
+  serves: '',
+})
+
+const endingOf = ({ call_id, i, sha256 }: Known): JournalRecord => ({
+  kind: 'ending',
+  call_id,
+  at_ms: 1_790_000_001_000 + i,
+  ending: 'whole',
+  status: 200,
+  finish_reason: 'stop',
+  engine: 'vllm-a',
+  engine_model,
+  prompt_tokens: 310,
+  cached_tokens: 64,
+  completion_tokens: 128,
+  reasoning_tokens: 0,
+  usage_source: 'engine',
+  attempts: 1,
+  queue_ms: 0.5,
+  engine_ms: 950.25,
+  first_token_ms: 80.5,
+  total_ms: 1_000.5,
+  response_sha256: sha256,
+  failure: '',
+  audio_input_tokens: 0,
+  audio_output_tokens: 0,
+  serves: '',
+})
+
+/** Intent and ending of so many calls. */
+const recordsOf = (count: number): JournalRecord[] =>
+  Array.from({ length: count }, (_, i) => newCall(i)).flatMap((call) => [intentOf(call), endingOf(call)])
 
 let incarnation = 0
 const open = async (folder: string, durability: 'standard' | 'strict'): Promise<Journal> => {
@@ -82,11 +94,20 @@ const nextTurn = () => new Promise((turn) => setImmediate(turn))
 
 const burst = 32
 
-/** The time of single appends, clock included: bursts of 32, one a millisecond, on a loop that turns meanwhile. */
-const appendTimes = async (folder: string, records: readonly JournalRecord[], seconds: number) => {
+/** Calls under way at once. */
+const under_way = 256
+
+/**
+ * The time of single appends, clock included: bursts of 32, one a millisecond, on a loop that turns meanwhile. A record is
+ * made just before it is appended, as a worker makes it.
+ */
+const appendTimes = async (folder: string, seconds: number) => {
   const journal = await open(folder, 'standard')
+  const running = Array.from({ length: under_way }, (_, i) => newCall(i))
+  const recordAt = (i: number): JournalRecord =>
+    i % 2 === 0 ? intentOf(running[(i >> 1) % under_way]!) : endingOf(running[((i >> 1) + under_way / 2) % under_way]!)
   for (let i = 0; i < 20_000; i++) {
-    mustAppend(journal, records[i % records.length]!)
+    mustAppend(journal, recordAt(i))
     if (i % burst !== 0) continue
     await nextTurn()
     if (!journal.has_room()) await room(journal)
@@ -95,7 +116,7 @@ const appendTimes = async (folder: string, records: readonly JournalRecord[], se
   const first_ns: number[] = []
   const until_ms = performance.now() + seconds * 1_000
   for (let i = 0; performance.now() < until_ms; i++) {
-    const record = records[i % records.length]!
+    const record = recordAt(i)
     const started_ns = Bun.nanoseconds()
     mustAppend(journal, record)
     const taken_ns = Bun.nanoseconds() - started_ns
@@ -217,9 +238,9 @@ export const journalBench = async ({ seconds, runs }: { seconds: number; runs: n
   const take = (name: string, unit: string, value: number) =>
     (samples[name] ??= { unit, values: [] }).values.push(value)
   try {
-    const records = calls(2_048)
+    const records = recordsOf(2_048)
     for (let run = 0; run < runs; run++) {
-      const at = await appendTimes(folder, records, seconds / 3)
+      const at = await appendTimes(folder, seconds / 3)
       take('append_p50_us', 'us', at.all(0.5))
       take('append_p99_us', 'us', at.all(0.99))
       take('append_p999_us', 'us', at.all(0.999))
@@ -241,7 +262,7 @@ export const journalBench = async ({ seconds, runs }: { seconds: number; runs: n
     Object.entries(samples).map(([name, { unit, values }]) => [name, figure(values, unit)]),
   )
   const notes = [
-    'append_*: one intent or ending, checksum and reading the clock included, standard mode, 32 a millisecond.',
+    'append_*: one intent or ending, made just before, checksum and reading the clock included, standard mode, 32 a millisecond.',
     'append_first_p50_us: the first append of each burst, after a millisecond of other code: nothing is in the caches.',
     'durable_records_per_s: one caller, groups of 64; _256: 256 callers, each waits for its own record.',
     `mapped_cpu_us, written_cpu_us: CPU of all threads, ${per_tick} records a tick; written: one write a tick of the same frames.`,

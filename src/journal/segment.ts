@@ -23,6 +23,8 @@ export type OpenSegment = {
   checksum: number
   /** Up to here the file is on disk. */
   synced: number
+  /** From here on pages that are not writable yet come near: {@link touchAhead} is due, between appends. */
+  touch_at: number
   /** The last sync failed: the kernel may have called pages clean that never reached the disk. */
   suspect: boolean
 }
@@ -41,7 +43,7 @@ export const makeSegment = async (
   const name = segmentName(series, number)
   const head = encodeHeader({ ...writer, segment: number, seed, segment_bytes, made_at_ms })
   const file = await files.create(`${folder}/${name}`, head, segment_bytes)
-  return {
+  const segment: OpenSegment = {
     number,
     name,
     file,
@@ -50,8 +52,11 @@ export const makeSegment = async (
     head: HEADER_BYTES,
     checksum: seed,
     synced: HEADER_BYTES,
+    touch_at: 0,
     suspect: false,
   }
+  touchPages(segment, touch_bytes_max)
+  return segment
 }
 
 /** Bytes left for frames of records: room for the mark that ends the segment is kept. */
@@ -93,7 +98,7 @@ export const syncSegment = async (segment: OpenSegment): Promise<void> => {
   segment.suspect = false
   const appended = head - segment.synced
   segment.synced = head
-  touchAhead(segment, Math.min(2 * appended, touch_bytes_max))
+  touchPages(segment, Math.min(2 * appended, touch_bytes_max))
 }
 
 /** At most sixteen page faults at once, about 25 µs. */
@@ -101,10 +106,16 @@ const touch_bytes_max = 16 * page_bytes
 
 /**
  * Writing a page out protects it, and the next store into it takes a page fault of about 1.6 µs. The faults of the pages that
- * are likely to be used until the next sync are taken here, between calls, and not by an append.
+ * are likely to be used until the next sync are taken here, between calls, and not by an append. To be called soon once
+ * `head` has reached `touch_at`: the more was appended since the last sync, the further ahead it goes.
  */
-const touchAhead = ({ bytes, head }: OpenSegment, ahead_bytes: number): void => {
+export const touchAhead = (segment: OpenSegment): void =>
+  touchPages(segment, Math.min(2 * (segment.head - segment.synced), touch_bytes_max))
+
+const touchPages = (segment: OpenSegment, ahead_bytes: number): void => {
+  const { bytes, head } = segment
   const end = Math.min(head + ahead_bytes, bytes.length)
   // All is zero behind the head, so this changes nothing.
   for (let at = head; at < end; at = (at & -page_bytes) + page_bytes) bytes[at] = 0
+  segment.touch_at = head + ahead_bytes / 2
 }

@@ -14,7 +14,7 @@ import {
   seriesName,
 } from './format.ts'
 import type { JournalRecord } from './record.ts'
-import { makeSegment, type OpenSegment, putFrame, putMark, roomBytes, syncSegment } from './segment.ts'
+import { makeSegment, type OpenSegment, putFrame, putMark, roomBytes, syncSegment, touchAhead } from './segment.ts'
 import { keepSpare } from './spare.ts'
 import { createSyncer, type Syncer } from './sync.ts'
 
@@ -124,6 +124,11 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
   const spares = keepSpare(make, first.number + 1, retry_ms)
   const scratch = areaOf(new Uint8Array(paddedBytes(payload_bytes_max) + 8))
   const views = viewsOf(scratch.bytes)
+  let touching = false
+  const touch = () => {
+    touching = false
+    touchAhead(current)
+  }
   const free = () => roomBytes(current) + (spares.ready() ? segment_bytes - HEADER_BYTES : 0)
 
   const roll = (): boolean => {
@@ -157,6 +162,10 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
       putFrame(current, padded, length)
       records++
       syncer.soon()
+      if (current.head >= current.touch_at && !touching) {
+        touching = true
+        setImmediate(touch)
+      }
       return position()
     },
     synced: (at) => (durability === 'strict' ? syncer.wait(at) : Promise.resolve(undefined)),
