@@ -44,6 +44,7 @@ const CALL_EXAMPLE = {
   tenant: 'acme',
   end_user: 'jo',
   model: 'llama-3.1-8b',
+  asked_model: 'llama-3.1-8b',
   engine: 'vllm-a',
   engine_model: 'meta-llama/Llama-3.1-8B-Instruct',
   endpoint: '/v1/chat/completions',

@@ -15,15 +15,15 @@ const RECORDS: Readonly<Record<number, readonly [kind: string, fields: readonly 
   1: [
     'intent',
     fields(
-      'call_id:text at_ms:f64 tenant:text key_id:text end_user:text model:text engine:text engine_model:text endpoint:text stream:flag hold_nanodollars:i64 prompt_tokens_estimate:u32 price_version:u32 request_sha256:hash',
+      'call_id:text at_ms:f64 tenant:text key_id:text end_user:text model:text engine:text engine_model:text endpoint:text stream:flag hold_nanodollars:i64 prompt_tokens_estimate:u32 price_version:u32 request_sha256:hash serves:text',
     ),
   ],
-  2: ['attempt', fields('call_id:text at_ms:f64 engine:text engine_model:text because:text')],
+  2: ['attempt', fields('call_id:text at_ms:f64 engine:text engine_model:text because:text serves:text')],
   3: ['progress', fields('call_id:text at_ms:f64 prompt_tokens:u32 completion_tokens:u32 usage_source:choice')],
   4: [
     'ending',
     fields(
-      'call_id:text at_ms:f64 ending:choice status:u16 finish_reason:text engine:text engine_model:text prompt_tokens:u32 cached_tokens:u32 completion_tokens:u32 reasoning_tokens:u32 usage_source:choice attempts:u8 queue_ms:f64 engine_ms:f64 first_token_ms:f64 total_ms:f64 response_sha256:hash failure:text',
+      'call_id:text at_ms:f64 ending:choice status:u16 finish_reason:text engine:text engine_model:text prompt_tokens:u32 cached_tokens:u32 completion_tokens:u32 reasoning_tokens:u32 usage_source:choice attempts:u8 queue_ms:f64 engine_ms:f64 first_token_ms:f64 total_ms:f64 response_sha256:hash failure:text audio_input_tokens:u32 audio_output_tokens:u32 serves:text',
     ),
   ],
   5: ['refusals', fields('at_ms:f64 key_id:text tenant:text failure:text count:u32')],

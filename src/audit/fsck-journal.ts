@@ -131,7 +131,7 @@ const recordCheck = (db: Database) => {
 const REFUSAL = ['at_ms', 'key_id', 'tenant', 'failure', 'count']
 
 /** How a field of a record stands in the row: the column's name and what it holds; undefined where it does not matter. */
-const INTENT = ['tenant', 'key_id', 'end_user', 'model', 'endpoint', 'stream', 'hold_nanodollars', 'at_ms']
+const INTENT = ['tenant', 'key_id', 'end_user', 'endpoint', 'stream', 'hold_nanodollars', 'at_ms']
 const ENDING =
   'status finish_reason prompt_tokens cached_tokens completion_tokens reasoning_tokens attempts queue_ms engine_ms first_token_ms total_ms failure'.split(
     ' ',
@@ -153,10 +153,14 @@ const compare = (row: Row, kind: 'intent' | 'ending', fields: FrameRecord['field
   if (row['salt'] instanceof Uint8Array)
     if ((row[hash] as Uint8Array).toHex() !== sha256(Buffer.concat([row['salt'], fields[hash] as Buffer])).toHex())
       throw new Difference(`${where}: call ${String(row['id'])} has another ${hash} than its body and salt make`)
-  if (kind !== 'ending') return
+  if (kind === 'intent') {
+    expect('asked_model', String(fields['model']))
+    return
+  }
   expect('ending', ENDINGS[Number(fields['ending'])] ?? '')
   expect('usage_source', SOURCES[Number(fields['usage_source'])] ?? '')
   for (const column of ['engine', 'engine_model']) if (fields[column] !== '') expect(column, String(fields[column]))
+  expect('model', String(fields['serves'] || row['asked_model']))
 }
 
 const TOKENS_MAX = 1_000_000_000

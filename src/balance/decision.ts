@@ -30,6 +30,8 @@ export type Decision = {
   queued_behind: number
   /** The retry budget of the model said no. */
   over_budget: boolean
+  /** Fallbacks that were not asked, as the budgets do not have what they may cost. */
+  readonly unpaid: string[]
 }
 
 export const DECISION_BYTES_MAX = 2_048
@@ -41,13 +43,15 @@ export const newDecision = (model: string): Decision => ({
   queue_ms: 0,
   queued_behind: 0,
   over_budget: false,
+  unpaid: [],
 })
 
 /** True if there was anything to decide: more than one candidate, a refusal, a wait or a retry. */
-export const worthKeeping = ({ picks, misses, queue_ms }: Decision): boolean =>
+export const worthKeeping = ({ picks, misses, queue_ms, unpaid }: Decision): boolean =>
   picks.length > 1 ||
   misses.length > 0 ||
   queue_ms > 0 ||
+  unpaid.length > 0 ||
   picks.some(({ seen, skips }) => seen.length > 1 || skips.length > 0)
 
 /** The decision as JSON text of at most {@link DECISION_BYTES_MAX}; what is too much is left out from the end of each pick. */
@@ -60,6 +64,7 @@ export const encodeDecision = (decision: Decision): string => {
         seen: pick.seen.slice(0, told).map((one) => ({ ...one, cost: Number(one.cost.toPrecision(4)) })),
         skips: pick.skips.slice(0, told).map((skip) => ({ ...skip, wait_ms: Math.round(skip.wait_ms) })),
       })),
+      unpaid: decision.unpaid.slice(0, 4),
       misses: decision.misses.slice(0, 8).map((miss) => ({ ...miss, after_ms: Math.round(miss.after_ms) })),
       queue_ms: Math.round(decision.queue_ms),
     })
@@ -89,6 +94,8 @@ export const inWords = (decision: Decision): string[] => {
     const miss = decision.misses[nth]
     if (miss) words.push(`${miss.engine} gave no answer after ${miss.after_ms} ms: ${miss.because}.`)
   })
+  for (const model of decision.unpaid ?? [])
+    words.push(`${model} was not asked: the budgets do not have what its answer may cost.`)
   if (decision.over_budget) words.push('No further engine was tried: the retry budget of the model was used up.')
   return words
 }

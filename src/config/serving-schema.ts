@@ -146,7 +146,10 @@ export const Model = Type.Object(
   {
     name: name('Name that clients ask for.'),
     targets: Type.Array(Target, { minItems: 1, maxItems: 256, description: 'The engines that serve the model.' }),
-    fallbacks: strings(16, 'Models to try when no target can answer.'),
+    fallbacks: strings(
+      16,
+      'Models to try when no target can answer. The one that answers is billed, at its own price.',
+    ),
     strategy: choice(
       [
         'least_loaded',

@@ -55,11 +55,12 @@ export const KINDS = {
       prompt_tokens_estimate: 'u32',
       price_version: 'u32',
       request_sha256: 'hash',
+      serves: 'text',
     },
   },
   attempt: {
     code: 2,
-    fields: { call_id: 'text', at_ms: 'f64', engine: 'text', engine_model: 'text', because: 'text' },
+    fields: { call_id: 'text', at_ms: 'f64', engine: 'text', engine_model: 'text', because: 'text', serves: 'text' },
   },
   progress: {
     code: 3,
@@ -89,6 +90,7 @@ export const KINDS = {
       failure: 'text',
       audio_input_tokens: 'u32',
       audio_output_tokens: 'u32',
+      serves: 'text',
     },
   },
   refusals: {

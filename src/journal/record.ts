@@ -32,6 +32,8 @@ export type Intent = {
   readonly price_version: number
   /** SHA-256 of the client's body, 32 bytes. */
   readonly request_sha256: Uint8Array
+  /** The configured model that the engine serves: `model`, or a fallback of it. Empty, as in the others, says `model`. */
+  readonly serves: string
 }
 
 export type Attempt = {
@@ -42,6 +44,7 @@ export type Attempt = {
   readonly engine_model: string
   /** Why the engine before it was left: a failure code. */
   readonly because: string
+  readonly serves: string
 }
 
 export type Progress = {
@@ -84,6 +87,8 @@ export type Ending = {
   /** Sound, of the prompt's tokens and of the completion's. */
   readonly audio_input_tokens: number
   readonly audio_output_tokens: number
+  /** The configured model that gave the answer, or the last one tried: its price is charged. */
+  readonly serves: string
 }
 
 /** How often one worker refused a key for one reason in one minute. Nothing else is written of a refused call. */

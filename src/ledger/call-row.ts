@@ -42,7 +42,8 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList, serie
     tenant: intent.tenant,
     key_id: intent.key_id,
     end_user: intent.end_user,
-    model: intent.model,
+    model: ending.serves || intent.model,
+    asked_model: intent.model,
     engine: ending.engine || intent.engine,
     engine_model: ending.engine_model || intent.engine_model,
     endpoint: intent.endpoint,
@@ -120,7 +121,8 @@ const entry = (
 
 // A call that got nothing is released whole, the price for a request included, unless its answer was whole and has no tokens.
 const priceOf = (intent: Intent, ending: Ending, usage: Usage, prices: PriceList) => {
-  const price = prices.version(intent.model, intent.price_version) ?? prices.at(intent.model, intent.at_ms)
+  const model = ending.serves || intent.model
+  const price = prices.version(model, intent.price_version) ?? prices.at(model, intent.at_ms)
   const nothing = usage.prompt_tokens + usage.completion_tokens === 0 && ending.ending !== 'whole'
   if (nothing) return { charge_nanodollars: 0n, price_version: price?.version ?? 0 }
   if (price === undefined) return { charge_nanodollars: null, price_version: 0 }
@@ -158,6 +160,7 @@ const recoveredEnding = (call: OpenCall, intent: Intent): Ending => {
     failure: '',
     audio_input_tokens: 0,
     audio_output_tokens: 0,
+    serves: last.serves,
   }
 }
 
@@ -177,4 +180,5 @@ const missingIntent = (call: OpenCall): Intent => ({
   prompt_tokens_estimate: 0,
   price_version: 0,
   request_sha256: new Uint8Array(0),
+  serves: call.attempts[0]?.serves ?? '',
 })

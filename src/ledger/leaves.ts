@@ -18,6 +18,7 @@ import type { AdminActionRow, AttemptRow, CallRow, EntryRow, PriceRow, RefusalRo
 /** The leaf of a call. Requires that `row` has its salt, its salted hashes and its `log_index`. */
 export const callLeaf = (row: CallRow, tried: readonly AttemptRow[]): Uint8Array =>
   leaf(row.log_index, {
+    asked_model: text(row.asked_model),
     at_ms: row.at_ms,
     attempts: row.attempts,
     audio_input_tokens: row.audio_input_tokens,

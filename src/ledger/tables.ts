@@ -16,7 +16,10 @@ export const calls = sqliteTable(
     tenant: text('tenant').notNull(),
     key_id: text('key_id').notNull(),
     end_user: text('end_user').notNull(),
+    /** The configured model that answered, or was asked last: its price is charged. */
     model: text('model').notNull(),
+    /** The model that the client asked for; another one if a fallback answered. */
+    asked_model: text('asked_model').notNull().default(''),
     engine: text('engine').notNull(),
     engine_model: text('engine_model').notNull(),
     endpoint: text('endpoint').notNull(),

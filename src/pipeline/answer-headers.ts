@@ -1,7 +1,7 @@
 import { priceAt } from '../balance/catalogue.ts'
 import { usd } from '../base/money.ts'
 import type { Call } from './call.ts'
-import { chargeNanodollars } from './charge.ts'
+import { chargeNanodollars, servingModel } from './charge.ts'
 import type { Tokens } from './estimate.ts'
 import { rateHeaders } from './rate-headers.ts'
 
@@ -26,7 +26,8 @@ export const streamHeaders = (call: Call): Headers => {
 
 /** The charge as `x-weir-cost-usd` shows it: the ledger's rule, rounded once. Undefined for a model without a price. */
 export const costUsd = (call: Call, usage: Tokens): string | undefined => {
-  const price = call.model && priceAt(call.model, call.received_at_ms)
+  const model = servingModel(call)
+  const price = model && priceAt(model, call.received_at_ms)
   if (price === undefined) return undefined
   return usd(chargeNanodollars(price, usage))
 }

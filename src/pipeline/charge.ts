@@ -1,6 +1,11 @@
-import type { LivePrice } from '../balance/catalogue.ts'
+import type { LivePrice, Model } from '../balance/catalogue.ts'
 import { roundToNanodollars } from '../base/money.ts'
+import type { Call } from './call.ts'
 import type { Tokens } from './estimate.ts'
+
+/** The model whose price is charged: the one that the call's engine serves, which may be a fallback of the one asked for. */
+export const servingModel = ({ model, target, catalogue }: Call): Model | undefined =>
+  target === undefined || target.serves === model?.name ? model : catalogue.models.get(target.serves)
 
 /** What tokens cost in nanodollars: the ledger's rule (`ledger/pricing.ts`), with the price that the hot path has. */
 export const chargeNanodollars = (price: LivePrice, tokens: Tokens): bigint => {

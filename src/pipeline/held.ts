@@ -3,10 +3,20 @@ import type { BudgetClaim } from '../table/budget-slot.ts'
 
 /** What a call holds of budgets and token limits until its real end. */
 export type Held = {
+  /** Of tenant, key and end user: they pay whichever model answers, so the dearest that may is held. */
   readonly budgets: readonly BudgetClaim[]
-  readonly nanodollars: bigint
+  nanodollars: bigint
+  /** Of the models that may answer, each its own budgets and price; the one that does is charged. */
+  readonly of_models: HeldOfModel[]
   readonly rates: readonly RateClaim[]
   readonly tokens: number
   /** Completion tokens to write into the request, as the client named no bound and something must bound it. */
   readonly ceiling_tokens: number | undefined
+}
+
+/** What a call holds of a model's own budgets. */
+export type HeldOfModel = {
+  readonly model: string
+  readonly budgets: readonly BudgetClaim[]
+  readonly nanodollars: bigint
 }

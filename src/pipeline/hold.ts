@@ -43,9 +43,11 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     return claims
   }
   const open: Call = call
+  const own = model.budgets.length
   open.held = {
-    budgets: claims,
+    budgets: claims.slice(own),
     nanodollars,
+    of_models: [{ model: model.name, budgets: claims.slice(0, own), nanodollars }],
     rates,
     tokens,
     ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : model.config.ceiling_tokens,
@@ -53,12 +55,19 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   return undefined
 }
 
-/** Turns the hold into what the call really used, exactly once, after its ending is in the journal. */
-export const settleHold = (call: Call, house: House, charge: bigint, tokens: number): void => {
+/**
+ * Turns the hold into what the call really used, exactly once, after its ending is in the journal. `charged` is the model
+ * whose price that is: the others' budgets get all of theirs back.
+ */
+export const settleHold = (call: Call, house: House, charge: bigint, tokens: number, charged?: string): void => {
   const { held } = call
   if (held === undefined) return
   call.held = undefined
-  if (held.budgets.length > 0) settleBudgets(house.table, house.worker, held.budgets, held.nanodollars, charge)
+  const { table, worker } = house
+  if (held.budgets.length > 0) settleBudgets(table, worker, held.budgets, held.nanodollars, charge)
+  for (const { model, budgets, nanodollars } of held.of_models)
+    if (budgets.length > 0)
+      settleBudgets(table, worker, budgets, nanodollars, model === (charged ?? call.model?.name) ? charge : 0n)
   if (held.rates.length > 0) settleTokens(house.table, house.worker, held.rates, held.tokens, tokens, house.now())
 }
 
@@ -136,7 +145,7 @@ const claimBudgets = (
   for (let turn = 0; ; turn++) {
     const claims: BudgetClaim[] = []
     for (const live of budgets) {
-      const claim = claimOn(house.table, live.budget, limitAt(live, call.received_at_ms), call.received_at_ms)
+      const claim = claimOf(call, house, live)
       if (claim === undefined) return new Failure('table_full', { retry_after_s: 60 })
       claims.push(claim)
     }
@@ -147,6 +156,10 @@ const claimBudgets = (
     call.received_at_ms = house.now()
   }
 }
+
+/** A claim on a budget in the window that the call began in; undefined if the shared table is full. */
+export const claimOf = ({ received_at_ms }: Call, house: House, live: LiveBudget): BudgetClaim | undefined =>
+  claimOn(house.table, live.budget, limitAt(live, received_at_ms), received_at_ms)
 
 const exceeded = (live: LiveBudget, claim: BudgetClaim, hold: bigint, call: Call, house: House): Failure => {
   const used = readBudget(house.table, claim.slot, claim.window)?.used ?? 0n
@@ -162,7 +175,7 @@ const exceeded = (live: LiveBudget, claim: BudgetClaim, hold: bigint, call: Call
 
 const budgetsOf = ({ key, tenant, model, body }: Known): LiveBudget[] => {
   const of_user = body.end_user === '' ? [] : endUserBudgets(tenant, body.end_user)
-  return [...tenant.budgets, ...model.budgets, ...keyBudgets(key), ...of_user]
+  return [...model.budgets, ...tenant.budgets, ...keyBudgets(key), ...of_user]
 }
 
 const of_keys = new WeakMap<KeyRecord, readonly LiveBudget[]>()

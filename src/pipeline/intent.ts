@@ -1,4 +1,4 @@
-import type { Target } from '../balance/catalogue.ts'
+import type { Model, Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import { promptSize } from '../engines/prompt-size.ts'
 import type { Call, Routed } from './call.ts'
@@ -24,6 +24,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     prompt_tokens_estimate: call.ask?.prompt_tokens ?? promptTokens(call),
     price_version: 0,
     request_sha256: call.body.sha256,
+    serves: servedBy(call.target, call.model),
   })
   if (position instanceof Failure) return position
   open.intended = true
@@ -39,9 +40,14 @@ export const recordAttempt = (call: Call, house: House, target: Target, because:
     engine: target.engine.name,
     engine_model: target.model,
     because,
+    serves: servedBy(target, call.model),
   } as const
   if (house.journal.append(record) instanceof Failure) house.log('error', 'attempt_not_recorded', { call_id: call.id })
 }
+
+/** The model that a target serves, as the journal has it: empty for the one that was asked for. */
+export const servedBy = (target: Target | undefined, asked: Model | undefined): string =>
+  target === undefined || target.serves === asked?.name ? '' : target.serves
 
 /** Prompt tokens as far as they can be told from bytes: a quarter of the text's, and every id that was given. */
 export const promptTokens = (call: Pick<Routed, 'body' | 'arrival'>): number => {

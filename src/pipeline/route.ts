@@ -6,6 +6,7 @@ import { noteCall, retryAllowed } from '../balance/retry-budget.ts'
 import { Failure } from '../base/failure.ts'
 import { affinityKey } from './affinity.ts'
 import { type Call, type Enriched, pass, type Routed } from './call.ts'
+import { coverFallback } from './cover-fallback.ts'
 import type { House } from './house.ts'
 import { promptTokens } from './intent.ts'
 import { leavePlace, takePlace } from './place.ts'
@@ -68,20 +69,24 @@ export const nextTarget = (
   const found = anyTarget(call, house, tried, context_above)
   if (found instanceof Failure || context_above !== undefined) return found
   if (retryAllowed(house.table, call.model!, house.now())) return found
-  leavePlace(call, house, found)
-  notChosen(house, found, call.decision?.picks)
+  giveUp(call, house, found)
   if (call.decision) call.decision.over_budget = true
   return new Failure('no_engine', { says: 'Too many calls of this model are retries already.', retry_after_s: 1 })
 }
 
 const anyTarget = (call: Call, house: House, tried: readonly Target[], context_above?: number): Target | Failure => {
   const models = withFallbacks(call)
-  const none: NoTarget[] = []
+  const none: Nothing[] = []
   for (const any_context of [false, true]) {
     for (const model of models) {
       const found = placeAt(call, house, model, wishOf(call, tried, context_above, any_context))
-      if (!('why' in found)) return found
-      none.push(found)
+      if ('why' in found) none.push(found)
+      else if (model === call.model || coverFallback(call, house, model)) return found
+      else {
+        giveUp(call, house, found)
+        call.decision?.unpaid.push(model.name)
+        none.push({ wait_ms: 1_000, why: 'unpaid' })
+      }
     }
     // An estimate alone refuses nobody: the engine may know better.
     if (context_above !== undefined || !none.some(({ why }) => why === 'context')) break
@@ -117,6 +122,11 @@ const notChosen = (house: House, target: Target, picks: Pick[] | undefined): voi
   if (picks?.pop()?.why === 'trial') releaseProbe(house.table, target.engine.subject)
 }
 
+const giveUp = (call: Call, house: House, target: Target): void => {
+  leavePlace(call, house, target)
+  notChosen(house, target, call.decision?.picks)
+}
+
 /** The call's model and its fallbacks, each once, depth first. */
 const withFallbacks = (call: Call): Model[] => {
   const found: Model[] = []
@@ -129,14 +139,18 @@ const withFallbacks = (call: Call): Model[] => {
   return found
 }
 
+/** Why a model has nobody for a call; `unpaid`: a budget does not have what the fallback may cost. */
+type Nothing = { readonly wait_ms: number; readonly why: NoTarget['why'] | 'unpaid' }
+
 const WORDS = {
   cooling: 'all have failed and are benched',
   full: 'all are full',
   tried: 'all were tried',
   context: 'none takes a prompt of this length',
+  unpaid: 'a budget does not cover its price',
 } as const
 
-const noEngine = (model: Model, none: readonly NoTarget[]): Failure => {
+const noEngine = (model: Model, none: readonly Nothing[]): Failure => {
   const soonest = none.reduce((one, other) => (other.wait_ms < one.wait_ms ? other : one))
   return new Failure('no_engine', {
     says: `No engine for the model ${JSON.stringify(model.name)} can take this call now: ${WORDS[none[0]!.why]}.`,

@@ -4,11 +4,12 @@ import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
 import type { Call } from './call.ts'
-import { chargeNanodollars } from './charge.ts'
+import { chargeNanodollars, servingModel } from './charge.ts'
 import { estimated, type Tokens } from './estimate.ts'
 import { settleHold } from './hold.ts'
 import { recordDecision } from './explain.ts'
 import type { House } from './house.ts'
+import { servedBy } from './intent.ts'
 import { leaveAll } from './place.ts'
 
 /** How a call ended, as its last owner knows it; what is left out was not there. */
@@ -38,7 +39,13 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
   const total_ms = house.tick() - call.started_tick_ms
   const position = call.intended ? appendEnding(call, house, end, total_ms) : undefined
   if (call.held)
-    settleHold(call, house, chargeOf(call, end), end.usage ? end.usage.prompt_tokens + end.usage.completion_tokens : 0)
+    settleHold(
+      call,
+      house,
+      chargeOf(call, end),
+      end.usage ? end.usage.prompt_tokens + end.usage.completion_tokens : 0,
+      servingModel(call)?.name,
+    )
   call.keeping?.release()
   leaveAll(call, house)
   house.bodies.give(call)
@@ -49,7 +56,8 @@ export const endCall = (call: Call, house: House, end: End): number | undefined 
 
 /** The ledger's rule: what got no tokens and is not whole costs nothing, not even the price of a request. */
 const chargeOf = (call: Call, { ending, usage = NO_USAGE }: End): bigint => {
-  const price = call.model && priceAt(call.model, call.received_at_ms)
+  const model = servingModel(call)
+  const price = model && priceAt(model, call.received_at_ms)
   if (price === undefined || !call.intended) return 0n
   if (usage.prompt_tokens + usage.completion_tokens === 0 && ending !== 'whole') return 0n
   return chargeNanodollars(price, usage)
@@ -81,6 +89,7 @@ const appendEnding = (call: Call, house: House, end: End, total_ms: number): num
     failure: end.failure ?? '',
     audio_input_tokens: usage.audio_input_tokens,
     audio_output_tokens: usage.audio_output_tokens,
+    serves: servedBy(call.target, call.model),
   })
   if (!(position instanceof Failure)) return position
   // Room for endings is reserved before a call begins; without it the accountant settles the intent as recovered.

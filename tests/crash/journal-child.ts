@@ -27,6 +27,7 @@ const record = (number: number): JournalRecord => ({
   engine: 'e'.repeat((number * 37) % 100),
   engine_model: number % 50 === 0 ? 'm'.repeat(3_000) : 'm',
   because: '',
+  serves: '',
 })
 
 for (let taken = 0; ;) {

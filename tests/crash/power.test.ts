@@ -18,6 +18,7 @@ const NEVER_MS = 2 ** 31 - 1
 const record = (number: number, size: number): JournalRecord => ({
   ...{ kind: 'attempt', call_id: String(number), at_ms: number, engine: 'e'.repeat(size), engine_model: 'm' },
   because: '',
+  serves: '',
 })
 
 const readAll = (disk: FakeDisk): number[] => {

@@ -21,6 +21,7 @@ export const intent = (call_id: string, at_ms = 1_790_000_000_000.5): Intent => 
   prompt_tokens_estimate: 321,
   price_version: 3,
   request_sha256: new Uint8Array(32).fill(7),
+  serves: '',
 })
 
 /** An ending of usual size. */
@@ -47,6 +48,7 @@ export const ending = (call_id: string, at_ms = 1_790_000_001_000.25): Ending =>
   failure: '',
   audio_input_tokens: 0,
   audio_output_tokens: 0,
+  serves: '',
 })
 
 /** A record of any kind; every field takes any value that its type can hold. */
@@ -74,8 +76,9 @@ export const anyRecord = (roll: Roll): JournalRecord => {
       prompt_tokens_estimate: u32(),
       price_version: u32(),
       request_sha256: hash(),
+      serves: text(),
     }),
-    () => ({ kind: 'attempt', ...common, engine: text(), engine_model: text(), because: text() }),
+    () => ({ kind: 'attempt', ...common, engine: text(), engine_model: text(), because: text(), serves: text() }),
     () => ({ kind: 'decision', ...common, text: text() }),
     () => ({ kind: 'progress', ...common, prompt_tokens: u32(), completion_tokens: u32(), usage_source }),
     () => ({
@@ -100,6 +103,7 @@ export const anyRecord = (roll: Roll): JournalRecord => {
       failure: text(),
       audio_input_tokens: u32(),
       audio_output_tokens: u32(),
+      serves: text(),
     }),
   ]
   return pick(roll, kinds)()

@@ -29,6 +29,8 @@ export type PartSettings = {
   readonly hedge_ms?: number
   /** Models to go on with. */
   readonly fallbacks?: readonly string[]
+  readonly price?: object
+  readonly budgets?: readonly object[]
 }
 
 type EngineScript = Script | Omit<HostileOptions, 'port'>
@@ -47,7 +49,12 @@ export const provesAnswer = (row: CallRow, bytes: string | Uint8Array): boolean 
 
 /** One house for a test file, and a model for each of its tests. Parts are declared before `open`. */
 export const newCast = (
-  settings: { readonly server?: object; readonly ledger?: object; readonly house?: HouseSettings } = {},
+  settings: {
+    readonly server?: object
+    readonly ledger?: object
+    readonly house?: HouseSettings
+    readonly tenants?: readonly object[]
+  } = {},
 ) => {
   const engines: object[] = []
   const models: object[] = []
@@ -60,7 +67,7 @@ export const newCast = (
       ledger: settings.ledger ?? {},
       engines,
       models,
-      tenants: [{ name: 't' }],
+      tenants: settings.tenants ?? [{ name: 't' }],
     }
     house = await startHouse({ ...settings.house, config })
     key = await house.key('t')
@@ -79,7 +86,7 @@ export const newCast = (
     names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...more.engine }))
     models.push({
       name: model,
-      price: { input: '2.00', cached_input: '0.50', output: '8.00' },
+      price: more.price ?? { input: '2.00', cached_input: '0.50', output: '8.00' },
       rewrite_model: more.rewrite_model ?? false,
       // With weights so far apart the first is drawn first, and each other only when those before it are out.
       targets: names.map((engine, index) => ({
@@ -90,6 +97,7 @@ export const newCast = (
       })),
       ...(more.timeouts && { timeouts: more.timeouts }),
       ...(more.hedge_ms && { hedge: { after_ms: more.hedge_ms } }),
+      ...(more.budgets && { budgets: more.budgets }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
     })
     return { model, engines: played, names }
@@ -120,7 +128,7 @@ export const newCast = (
   const rowsSoFar = (played: Part): CallRow[] =>
     theHouse()
       .rows()
-      .filter((candidate) => candidate['model'] === played.model)
+      .filter((candidate) => candidate['asked_model'] === played.model)
 
   /** The ledger's rows of a model, once there are exactly so many. */
   const rowsOf = (played: Part, count: number): Promise<CallRow[]> =>

@@ -305,7 +305,7 @@ test('usage that the client asked for is that of the whole answer', async () => 
 test('a fallback model goes on where the model has no other engine', async () => {
   const got = await cast.stream(fallback)
   expect([got.text(), got.done]).toEqual(['The answer is 42', true])
-  expect(await cast.row(got.id)).toMatchObject({ model: fallback.model, engine: second.names[0], attempts: 2 })
+  expect(await cast.row(got.id)).toMatchObject({ asked_model: fallback.model, engine: second.names[0], attempts: 2 })
 })
 
 test('a text completion goes on from its prompt', async () => {

@@ -35,6 +35,7 @@ export const intent = (call_id: string, changes: Partial<Intent> = {}): Intent =
   prompt_tokens_estimate: 50,
   price_version: 1,
   request_sha256: new Uint8Array(32).fill(1),
+  serves: '',
   ...changes,
 })
 
@@ -45,6 +46,7 @@ export const attempt = (call_id: string, changes: Partial<Attempt> = {}): Attemp
   engine: 'e2',
   engine_model: 'm1-other',
   because: 'engine_timeout',
+  serves: '',
   ...changes,
 })
 
@@ -81,6 +83,7 @@ export const ending = (call_id: string, changes: Partial<Ending> = {}): Ending =
   failure: '',
   audio_input_tokens: 0,
   audio_output_tokens: 0,
+  serves: '',
   ...changes,
 })
 

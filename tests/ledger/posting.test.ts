@@ -225,12 +225,13 @@ test.each<Case>([
 })
 
 test('the row carries every field of both records', () => {
-  const { kind: _i, call_id, prompt_tokens_estimate: _p, hold_nanodollars, price_version, ...of_intent } = A
-  const { kind: _z, call_id: _id, at_ms: _at, ...of_ending } = Z
+  const { kind: _i, call_id, prompt_tokens_estimate: _p, hold_nanodollars, price_version, serves: _s, ...of_intent } = A
+  const { kind: _z, call_id: _id, at_ms: _at, serves: _e, ...of_ending } = Z
   expect(play([A, Z]).rows[0]).toEqual({
     id: call_id,
     ...of_intent,
     ...of_ending,
+    asked_model: A.model,
     hold_nanodollars: BigInt(hold_nanodollars),
     charge_nanodollars: 6_550_000n,
     price_version,

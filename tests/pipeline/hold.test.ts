@@ -39,9 +39,13 @@ beforeEach(() => {
 })
 
 const callOf = (tokens_max: number, user = 'u') => simCall(`c${made++}`, house, clock_ms, 't0', user, tokens_max)
+const claimsOf = ({ held }: ReturnType<typeof callOf>) => [
+  ...held!.of_models.flatMap(({ budgets }) => budgets),
+  ...held!.budgets,
+]
 const take = (call: ReturnType<typeof callOf>) => takeHold(call as never, house)
 const used = (call: ReturnType<typeof callOf>) =>
-  call.held!.budgets.map(({ slot, window }) => readBudget(table, slot, window)!.used)
+  claimsOf(call).map(({ slot, window }) => readBudget(table, slot, window)!.used)
 const tokensHeld = () => Atomics.load(table.i64, subjectOf(table, 'tenant', 't0')! + SUBJECT.amount)
 
 test('tenant, model and end user hold alike; what is not used goes back, exactly once', () => {
@@ -51,7 +55,7 @@ test('tenant, model and end user hold alike; what is not used goes back, exactly
   expect(nanodollars).toBe(BigInt(call.body.bytes.length + 256) * 2_000n + 1_000n * 9_000n + 10_000n)
   expect(used(call)).toEqual([nanodollars, nanodollars, nanodollars, nanodollars])
   expect(tokensHeld()).toBe(BigInt(tokens))
-  const { budgets } = call.held!
+  const budgets = claimsOf(call)
   settleHold(call, house, 5n, 7)
   settleHold(call, house, 5n, 7)
   expect(budgets.map(({ slot, window }) => readBudget(table, slot, window)!.used)).toEqual([5n, 5n, 5n, 5n])

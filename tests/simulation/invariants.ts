@@ -77,9 +77,10 @@ export class Books {
     this.#checkRate(this.#requests, LIMITS.requests_per_minute, 'requests')
     const { held } = call
     if (held !== undefined) {
+      const claims = [...held.of_models.flatMap(({ budgets }) => budgets), ...held.budgets]
       Object.assign(known, {
-        windows: held.budgets.map(({ window }) => window),
-        limits: held.budgets.map(({ limit }) => limit),
+        windows: claims.map(({ window }) => window),
+        limits: claims.map(({ limit }) => limit),
         hold: held.nanodollars,
         tokens_held: held.tokens,
         counts: true,

@@ -140,14 +140,17 @@ class Life {
     const user = roll(3) === 0 ? '' : `u${roll(3)}`
     const call = simCall(`call_${this.stats.calls++}`, worker.house, machine.now_ms, tenant, user, 100 + roll(1_400))
     const of_user = user === '' ? [] : liveBudgets(`end_user:${tenant}/${user}`, call.tenant.config.end_user!.budgets)
-    const budgets = [...call.tenant.budgets, ...call.model!.budgets, ...of_user].map(({ budget }) => budget)
+    const budgets = [...call.model!.budgets, ...call.tenant.budgets, ...of_user].map(({ budget }) => budget)
     const known = books.begin(call, worker, budgets)
     let refused: Failure | undefined
     const killed = this.#within(worker, () => {
       refused = takeHold(call as never, worker.house)
       if (refused === undefined && this.#plant === 'hold_nothing') {
-        settleBudgets(machine.table, worker.index, call.held!.budgets, call.held!.nanodollars, 0n)
-        ;(call as { held: unknown }).held = { ...call.held!, nanodollars: 0n }
+        const held = call.held!
+        for (const { budgets, nanodollars } of [held, ...held.of_models])
+          settleBudgets(machine.table, worker.index, budgets, nanodollars, 0n)
+        const of_models = held.of_models.map((one) => ({ ...one, nanodollars: 0n }))
+        ;(call as { held: unknown }).held = { ...held, of_models, nanodollars: 0n }
       }
       if (refused === undefined) refused = recordIntent(call, worker.house)
       if (refused === undefined) return
@@ -220,6 +223,7 @@ class Life {
           engine: 'e'.repeat(1 + roll(4_000)),
           engine_model: 'm'.repeat(1 + roll(4_000)),
           because: 'x',
+          serves: '',
         })
     })
   }

@@ -1,0 +1,1 @@
+ALTER TABLE `calls` ADD `asked_model` text DEFAULT '' NOT NULL;
