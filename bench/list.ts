@@ -1,4 +1,5 @@
 import { bytesBench } from './bytes.ts'
+import { choiceBench } from './choice.ts'
 import { directBench } from './direct.ts'
 import { durabilityBench } from './durability.ts'
 import { fiftyBench, thousandBench } from './fifty.ts'
@@ -14,6 +15,7 @@ import { peersBench } from './peers.ts'
 import { scaleBench } from './scale.ts'
 import { simulateBench } from './simulate.ts'
 import { slowEngineBench } from './slow-engine.ts'
+import { slowLedgerBench } from './slow-ledger.ts'
 import { soakBench } from './soak.ts'
 import { stagesBench } from './stages.ts'
 import { streamBench } from './stream.ts'
@@ -53,6 +55,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     runs: 3,
     run: (options) => slowEngineBench(options),
   },
+  'slow-ledger': {
+    what: 'calls while each commit of the ledger takes 5, 50 and 500 ms longer, beside a proxy that writes inline',
+    runs: 3,
+    run: slowLedgerBench,
+  },
   simulate: { what: 'ten thousand lives of a simulated house', seconds: 3_600, run: simulateBench },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
   scale: { what: 'one worker and two', run: scaleBench },
@@ -72,6 +79,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: routingBench,
     draw: drawRoutingBench,
   },
+  choice: { what: 'CPU of one choice of an engine among 64, by each strategy', run: choiceBench },
   bytes: { what: 'JSON and event scanners, ns an operation', seconds: 0.1, runs: 3, run: (options) => bytes(options) },
 }
 

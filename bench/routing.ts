@@ -1,16 +1,12 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Target } from '../src/balance/catalogue.ts'
-import { chooseTarget } from '../src/balance/choose.ts'
-import { hashOf } from '../src/balance/rendezvous.ts'
 import { STRATEGIES, type StrategyName } from '../src/balance/strategies.ts'
-import { createTable, subjectOf } from '../src/table/table.ts'
+import { takeChoices } from './choice.ts'
 import { type Figures, type Options, type Result, Samples } from './kit/report.ts'
 import { drawRouting } from './simulator/draw.ts'
 import { type Outcome, type Router, simulate } from './simulator/run.ts'
 import { type ScenarioName, SCENARIOS } from './simulator/scenarios.ts'
-import { randomOf } from './simulator/traffic.ts'
 
 const ROUTERS: readonly Router[] = [
   'round_robin',
@@ -29,8 +25,7 @@ export const routingBench = async ({ runs }: Options): Promise<Result> => {
       for (const router of ROUTERS)
         for (let seed = 1; seed <= runs; seed++)
           take(samples, `${scenario}_${router}`, simulate(router, SCENARIOS[scenario](seed), join(folder, 'table')))
-    for (const strategy of Object.keys(STRATEGIES) as StrategyName[])
-      for (let run = 0; run < runs; run++) samples.take(`choose_64_${strategy}_us`, 'µs', choiceUs(strategy, folder))
+    takeChoices(samples, runs, folder)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -62,44 +57,4 @@ const take = (samples: Samples, name: string, outcome: Outcome): void => {
   samples.take(`${name}_follow_up_share`, 'share', outcome.follow_up_share)
   samples.take(`${name}_load_over_mean`, '×', outcome.load_over_mean)
   if (name.startsWith('one_leaves')) samples.take(`${name}_moved_share`, 'share', outcome.moved_share)
-}
-
-const CHOICES = 100_000
-
-/** Time of one choice among 64 healthy engines, as the hot path makes it, written down for the explanation. */
-const choiceUs = (strategy: StrategyName, folder: string): number => {
-  const table = createTable(join(folder, 'table'), 1_024, 0)
-  const targets = Array.from(
-    { length: 64 },
-    (_, nth) =>
-      ({
-        engine: {
-          name: `e${nth}`,
-          subject: subjectOf(table, 'engine', `e${nth}`)!,
-          config: { capacity: 256, scrape_ms: 1_000 },
-        },
-        model: 'm',
-        weight: 1,
-        id: hashOf(`e${nth}`),
-        cost: { input: nth % 8, output: nth % 8 },
-      }) as unknown as Target,
-  )
-  const random = randomOf(1)
-  const model = { targets, config: { strategy } }
-  const now_ms = 1_700_000_000_000
-  const keys = Array.from({ length: 1_024 }, (_, nth) => hashOf(`key ${nth}`))
-  const once = (nth: number) =>
-    chooseTarget(
-      model,
-      { ask: { key: keys[nth & 1_023]!, prompt_tokens: 100, answer_tokens: 256, margin: 1.25 }, tried: [], picks: [] },
-      table,
-      now_ms,
-      random,
-    )
-  for (let nth = 0; nth < CHOICES; nth++) once(nth)
-  // CPU time: another process on the machine must not count.
-  const before = process.cpuUsage()
-  for (let nth = 0; nth < CHOICES; nth++) once(nth)
-  const { user, system } = process.cpuUsage(before)
-  return (user + system) / CHOICES
 }

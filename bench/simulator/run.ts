@@ -33,7 +33,7 @@ export type Outcome = {
   readonly follow_up_share: number
   /** Calls of the busiest engine over the mean. */
   readonly load_over_mean: number
-  /** Conversations whose engine changed although it was there, at the next turn after the outage began. */
+  /** Conversations whose engine changed while one was out, whatever the reason. */
   readonly moved_share: number
   readonly calls_by_engine: readonly number[]
   readonly retries: number
@@ -171,8 +171,8 @@ class Simulation {
       if (this.#engines[nth]!.prefixOf(call.conversation) >= said_tokens) this.#follow_ups_home++
     }
     const { outage } = this.#scenario
-    if (outage && this.#now_ms >= outage.from_ms && before !== undefined && before !== nth)
-      this.#moved.add(call.conversation)
+    const is_out = outage && this.#now_ms >= outage.from_ms && this.#now_ms < outage.to_ms
+    if (is_out && before !== undefined && before !== nth) this.#moved.add(call.conversation)
     this.#home.set(call.conversation, nth)
   }
 

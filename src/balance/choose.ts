@@ -81,29 +81,46 @@ const survey = (
   skips: Skip[],
 ): Target | undefined => {
   const { targets } = model
+  const { subjects, capacities } = rosterOf(targets)
   // Plain reads, which cost a tenth of atomic ones: they only order candidates. What is claimed is claimed atomically.
   const { i32 } = table
   let out = 0
   let light = 0
   const any_tried = wish.tried.length > 0
-  for (const target of targets) {
-    const { subject, config } = target.engine
+  for (let nth = 0; nth < targets.length; nth++) {
+    const subject = subjects[nth]!
     const calls = i32[subject * 2 + SUBJECT.count]!
+    const target = targets[nth]!
     if (any_tried && wish.tried.includes(target)) skips.push({ engine: target.engine.name, why: 'tried', wait_ms: 0 })
     else if (tooSmall(target, wish)) skips.push({ engine: target.engine.name, why: 'context', wait_ms: 0 })
     else if (i32[subject * 2 + SUBJECT.fail_streak]! > 0) {
       const wait_ms = coolMs(table, subject, now_ms)
-      if (wait_ms === 0 && calls < config.capacity && claimProbe(table, subject, now_ms)) return target
+      if (wait_ms === 0 && calls < capacities[nth]! && claimProbe(table, subject, now_ms)) return target
       out++
       if (wait_ms > 0 && targets.length > 1 && lightBench(table, subject) !== undefined) light++
       skips.push({ engine: target.engine.name, why: 'cooling', wait_ms: wait_ms || 1_000 })
-    } else if (calls >= config.capacity) skips.push({ engine: target.engine.name, why: 'full', wait_ms: 1_000 })
-    else field.add(target, calls)
+    } else if (calls >= capacities[nth]!) skips.push({ engine: target.engine.name, why: 'full', wait_ms: 1_000 })
+    else field.add(target, subject, calls)
   }
   if (light > 0) spare(model, 'bad', out - Math.floor(targets.length / 2), wish, table, now_ms, field)
   // When nobody is left, one that was slow once is better than none: the machine may have been slow, and not the engine.
   if (light > 0 && field.size === 0) spare(model, 'silent', 1, wish, table, now_ms, field)
   return undefined
+}
+
+/** What is asked of every target at every choice, side by side. */
+type Roster = { readonly subjects: Int32Array; readonly capacities: Float64Array }
+const rosters = new WeakMap<readonly Target[], Roster>()
+const rosterOf = (targets: readonly Target[]): Roster => {
+  let roster = rosters.get(targets)
+  if (roster === undefined) {
+    roster = {
+      subjects: Int32Array.from(targets, ({ engine }) => engine.subject),
+      capacities: Float64Array.from(targets, ({ engine }) => engine.config.capacity),
+    }
+    rosters.set(targets, roster)
+  }
+  return roster
 }
 
 /** Takes back some of those that are benched for a reason, the soonest first. */
@@ -128,7 +145,7 @@ const spare = (
     const calls = Atomics.load(table.i32, subject * 2 + SUBJECT.count)
     if (left <= 0) return
     if (wish.tried.includes(target) || tooSmall(target, wish) || calls >= config.capacity) continue
-    field.add(target, calls)
+    field.add(target, subject, calls)
     left--
   }
 }

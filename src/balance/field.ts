@@ -6,6 +6,10 @@ export interface Field {
   readonly size: number
   /** The sum of all weights. */
   readonly weights: number
+  /** True if all weights are equal. */
+  readonly even: boolean
+  /** The sum of all calls in flight. */
+  readonly all_calls: number
   /** A stable number of the target's engine and model, 32 bits. */
   id(at: number): number
   /** Share of traffic, above 0, already lowered for an engine that comes back. */
@@ -18,6 +22,8 @@ export interface Field {
   cost(at: number): number
   /** Moving average of the time to the first token; 0 if unknown. */
   latencyMs(at: number): number
+  /** Time since the engine's speed was measured last. */
+  silentMs(at: number): number
   /** What the call would cost at the target, any unit. */
   price(at: number, ask: Ask): number
   /** Conversations that the index sends there. */

@@ -10,8 +10,14 @@ export const weighted: Strategy = (field, _ask, random) => drawn(field, random()
 /** Candidates that are compared. Two are enough against stale figures; the house's are exact, and four do measurably better. */
 const CHOICES = 4
 
-/** Power of a few choices (Mitzenmacher 2001): of some drawn by weight the one with the lowest predicted cost. */
+/**
+ * Power of a few choices (Mitzenmacher 2001): of some drawn by weight the one with the lowest predicted cost. One call in
+ * {@link EXPLORED} goes to the engine whose speed was measured longest ago instead.
+ */
 export const leastLoaded: Strategy = (field, _ask, random) => {
+  const first = random()
+  const asked = explored(field, first)
+  if (asked >= 0) return asked
   const all = field.size <= CHOICES
   // With few candidates all are compared, from a random one on, so that equal ones share.
   const start = all ? Math.floor(random() * field.size) : 0
@@ -27,27 +33,34 @@ export const leastLoaded: Strategy = (field, _ask, random) => {
   return best
 }
 
-/** The shortest time to the first token; engines within half as much again are equal, and of those the less loaded wins. */
-export const lowestLatency: Strategy = (field, _ask, random) =>
-  leastLoadedOf(
-    field,
-    lowest(field, (at) => field.latencyMs(at), 1.5),
-    random,
-  )
+/**
+ * The shortest time to the first token; engines that take less than twice as long are equal, and of those the less loaded wins.
+ * An idle engine of unknown speed comes first; one call in {@link EXPLORED} goes to the one measured longest ago.
+ */
+export const lowestLatency: Strategy = (field, _ask, random) => {
+  const asked = explored(field, random())
+  return asked >= 0 ? asked : leastLoadedOf(field, quickest(field), random)
+}
 
 /** The lowest price of this call; engines of one price share by load. */
-export const cheapest: Strategy = (field, ask, random) =>
-  leastLoadedOf(
-    field,
-    lowest(field, (at) => field.price(at, ask), 1),
-    random,
-  )
+export const cheapest: Strategy = (field, ask, random) => {
+  let least = Number.POSITIVE_INFINITY
+  let count = 0
+  for (let at = 0; at < field.size; at++) {
+    const price = field.price(at, ask)
+    if (price > least) continue
+    if (price < least) count = 0
+    least = price
+    some[count++] = at
+  }
+  return leastLoadedOf(field, count, random)
+}
 
 /**
  * The engine that had the conversation before, which is where its cache is; the least loaded one if that is loaded beyond
- * the margin, which then has the conversation. A new conversation goes to one of the two targets that hashing gives it
- * among those that carry no more than their share of calls and conversations (consistent hashing with bounded
- * loads, Mirrokni et al. 2018): the first, unless it is far more loaded than the second.
+ * the margin, which then has the conversation. A new conversation has no cache anywhere: of the targets that carry no more
+ * than their share of calls and conversations (consistent hashing with bounded loads, Mirrokni et al. 2018) it goes to
+ * the one that hashing gives it, unless another would begin with it clearly sooner.
  */
 export const followConversation: Strategy = (field, ask, random) => {
   if (ask.key === 0) return leastLoaded(field, ask, random)
@@ -57,9 +70,16 @@ export const followConversation: Strategy = (field, ask, random) => {
   const may = hasRoom(field, ask, share)
   const first = hashed(field, ask, may)
   if (first < 0) return leastLoaded(field, ask, random)
-  const second = hashed(field, ask, (at) => at !== first && may(at))
   const load = (at: number) => field.cost(at) * field.weight(at)
-  return second >= 0 && load(second) * FAR_MORE < load(first) ? second : first
+  let best = first
+  let least = load(first) / CLEARLY
+  for (let at = 0; at < field.size; at++) {
+    const value = load(at)
+    if (value >= least || !may(at)) continue
+    best = at
+    least = value
+  }
+  return best
 }
 
 /** The target that hashing gives a key, without any memory: while it is healthy and within the margin, always the same. */
@@ -83,17 +103,13 @@ export const STRATEGIES = {
 
 export type StrategyName = keyof typeof STRATEGIES
 
-/** How many times the cost of the second choice the first must have before it is passed over. */
-const FAR_MORE = 2
+/** How many times the load of another the first choice must have before it is passed over. */
+const CLEARLY = 1.2
 /** Calls beyond the margin that count as chance, once there are enough calls for a share to mean anything. */
 const CHANCE_CALLS = 2
 
 /** Calls for each unit of weight, with the one that comes. */
-const shareOf = (field: Field): number => {
-  let calls = 1
-  for (let at = 0; at < field.size; at++) calls += field.calls(at)
-  return calls / field.weights
-}
+const shareOf = (field: Field): number => (field.all_calls + 1) / field.weights
 
 /** True if the target with one more call is within the margin over its share. */
 const fits = (field: Field, ask: Ask, at: number, share: number): boolean => {
@@ -113,7 +129,7 @@ const hasRoom = (field: Field, ask: Ask, share: number): ((at: number) => boolea
 
 /** The target that hashing gives a key among those that may have it; -1 if none may. */
 const hashed = (field: Field, ask: Ask, may: (at: number) => boolean): number => {
-  const weigh = !evenWeights(field)
+  const weigh = !field.even
   let best = -1
   let best_draw = -1
   for (let at = 0; at < field.size; at++) {
@@ -126,14 +142,9 @@ const hashed = (field: Field, ask: Ask, may: (at: number) => boolean): number =>
   return best
 }
 
-const evenWeights = (field: Field): boolean => {
-  const weight = field.weight(0)
-  for (let at = 1; at < field.size; at++) if (field.weight(at) !== weight) return false
-  return true
-}
-
 /** One drawn by weight. */
 const drawn = (field: Field, random: number): number => {
+  if (field.even) return Math.floor(random * field.size)
   let left = random * field.weights
   for (let at = 0; at < field.size; at++) {
     left -= field.weight(at)
@@ -142,25 +153,54 @@ const drawn = (field: Field, random: number): number => {
   return field.size - 1
 }
 
-/** Power of two choices among some of the field; at least one must be given. */
-const leastLoadedOf = (field: Field, some: readonly number[], random: () => number): number => {
-  const nth = Math.floor(random() * some.length)
+/** Of so many calls one asks an engine that has not been asked for long: that it is quick again nobody else would find out. */
+export const EXPLORED = 200
+/** An engine that was measured within this time needs no such call. */
+const MEASURED_MS = 1_000
+
+/** The idle engine whose speed was measured longest ago, for one draw in {@link EXPLORED}; else -1. */
+const explored = (field: Field, random: number): number => {
+  if (random * EXPLORED >= 1 || field.size === 1) return -1
+  let best = -1
+  let longest_ms = MEASURED_MS
+  for (let at = 0; at < field.size; at++) {
+    const silent_ms = field.calls(at) === 0 ? field.silentMs(at) : 0
+    if (silent_ms <= longest_ms) continue
+    best = at
+    longest_ms = silent_ms
+  }
+  return best
+}
+
+/** Candidates of the choice under way: one list for all, so that none is made. Nothing else runs between its filling and its reading. */
+const some: number[] = []
+
+/** Power of two choices among the first of {@link some}; at least one must be there. */
+const leastLoadedOf = (field: Field, count: number, random: () => number): number => {
+  const nth = Math.floor(random() * count)
   const first = some[nth]!
-  if (some.length === 1) return first
-  const second = some[(nth + 1 + Math.floor(random() * (some.length - 1))) % some.length]!
+  if (count === 1) return first
+  const second = some[(nth + 1 + Math.floor(random() * (count - 1))) % count]!
   return field.cost(second) < field.cost(first) ? second : first
 }
 
-/** The targets whose value is at most so many times the least. */
-const lowest = (field: Field, valueOf: (at: number) => number, times: number): number[] => {
-  const values: number[] = []
+const latencies: number[] = []
+
+/** Latencies that are less than so many times the least are equal: an engine's load, which follows the choice, moves them as much. */
+const ALIKE = 2
+
+/** Puts those into {@link some} whose latency is equal to the least; answers how many. */
+const quickest = (field: Field): number => {
   let least = Number.POSITIVE_INFINITY
   for (let at = 0; at < field.size; at++) {
-    const value = valueOf(at)
-    values.push(value)
-    if (value < least) least = value
+    let value = field.latencyMs(at)
+    // While its first answer is under way nobody knows more: it counts as one of the quick.
+    if (value === 0 && field.calls(at) > 0) value = -1
+    latencies[at] = value
+    if (value >= 0 && value < least) least = value
   }
-  const some: number[] = []
-  for (let at = 0; at < field.size; at++) if (values[at]! <= least * times) some.push(at)
-  return some
+  let count = 0
+  for (let at = 0; at < field.size; at++)
+    if (latencies[at]! <= least || latencies[at]! < least * ALIKE) some[count++] = at
+  return count
 }

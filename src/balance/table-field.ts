@@ -1,18 +1,18 @@
 import { SUBJECT } from '../table/layout.ts'
-import type { Table } from '../table/table.ts'
-import { latencyMs, tokenMs, warmth } from './averages.ts'
+import type { Subject, Table } from '../table/table.ts'
+import { latencyMs, silentMs, tokenMs, warmth } from './averages.ts'
 import type { Target } from './catalogue.ts'
 import type { Ask, Field } from './field.ts'
 import { homeOf } from './sessions.ts'
 
-/** Prompt tokens not yet worked through that weigh as much as one more call. */
-const TOKENS_A_CALL = 512
-/** An engine of unknown latency counts as this fast, and no engine as faster: so it is asked, and ties share. */
-const LATENCY_MS_MIN = 1
+/** Prompt tokens not yet worked through that weigh as much as one more call: a step of a batch reads about so many, and writes a token of each call. */
+const TOKENS_A_CALL = 128
 /** Above this share of its KV cache an engine begins to evict and to wait. */
 const CACHE_FREE = 0.8
 /** Scrapes that may be missed before what they said is unknown. */
 const STALE_INTERVALS = 3
+/** So many times slower than the quickest an engine may be by its load and by chance; beyond that it is slow. */
+const CHANCE_SLOWNESS = 3
 
 /**
  * The targets of a model as the shared table shows them. One for each choice to use again; nothing is allocated. Cells are
@@ -21,11 +21,17 @@ const STALE_INTERVALS = 3
 export class TableField implements Field {
   size = 0
   weights = 0
+  even = true
+  all_calls = 0
   readonly #table: Table
   readonly #targets: Target[] = []
+  readonly #subjects: Subject[] = []
   readonly #calls: number[] = []
   readonly #weights: number[] = []
   #now_ms = 0
+  /** The least known averages of the field; negative while nobody has asked for them. */
+  #latency_ms_min = -1
+  #token_ms_min = -1
 
   constructor(table: Table) {
     this.#table = table
@@ -35,15 +41,22 @@ export class TableField implements Field {
   reset(now_ms: number): void {
     this.size = 0
     this.weights = 0
+    this.even = true
+    this.all_calls = 0
     this.#now_ms = now_ms
+    this.#latency_ms_min = -1
   }
 
-  add(target: Target, calls: number): void {
-    const weight = target.weight * warmth(this.#table, target.engine.subject, this.#now_ms)
+  add(target: Target, subject: Subject, calls: number): void {
+    const at = this.size++
+    const weight = target.weight * warmth(this.#table, subject, this.#now_ms)
     this.weights += weight
-    this.#targets[this.size] = target
-    this.#weights[this.size] = weight
-    this.#calls[this.size++] = calls
+    this.all_calls += calls
+    this.#targets[at] = target
+    this.#subjects[at] = subject
+    this.#weights[at] = weight
+    this.#calls[at] = calls
+    if (weight !== this.#weights[0]) this.even = false
   }
 
   target(at: number): Target {
@@ -67,24 +80,25 @@ export class TableField implements Field {
   }
 
   /**
-   * Root of the average latency × work ÷ weight. Work is calls in flight, their prompts that wait for a first token, and
-   * what waits in the engine; a nearly full KV cache makes it count more. The root, because latency is
-   * in part the load itself, and the calls' own prompts: as it is it made engines take turns at being avoided.
+   * Slowness × work ÷ weight. Work is calls in flight, their prompts that wait for a first token, and what waits in the
+   * engine; a nearly full KV cache makes it count more.
    */
   cost(at: number): number {
-    const { subject } = this.#targets[at]!.engine
     const calls = this.#calls[at]!
     const waiting = this.waiting(at) ?? 0
     const cache = this.#scraped(at, SUBJECT.cache_usage) ?? 0
     const work = 1 + calls + this.#tokens(at) / TOKENS_A_CALL + waiting
     const pressure = cache > CACHE_FREE ? 1 + (cache - CACHE_FREE) * 10 : 1
-    const latency_ms = latencyMs(this.#table, subject, this.#now_ms) + tokenMs(this.#table, subject, this.#now_ms)
-    return (Math.sqrt(Math.max(LATENCY_MS_MIN, latency_ms)) * work * pressure) / this.weight(at)
+    return (this.#slowness(at) * work * pressure) / this.#weights[at]!
   }
 
   latencyMs(at: number): number {
-    const { subject } = this.#targets[at]!.engine
+    const subject = this.#subjects[at]!
     return latencyMs(this.#table, subject, this.#now_ms) || tokenMs(this.#table, subject, this.#now_ms)
+  }
+
+  silentMs(at: number): number {
+    return silentMs(this.#table, this.#subjects[at]!, this.#now_ms)
   }
 
   price(at: number, ask: Ask): number {
@@ -93,25 +107,53 @@ export class TableField implements Field {
   }
 
   sessions(at: number): number {
-    return this.#table.i32[this.#targets[at]!.engine.subject * 2 + SUBJECT.sessions]!
+    return this.#table.i32[this.#subjects[at]! * 2 + SUBJECT.sessions]!
   }
 
   home(key: number): number {
     const subject = homeOf(this.#table, key)
     if (subject === undefined) return -1
-    for (let at = 0; at < this.size; at++) if (this.#targets[at]!.engine.subject === subject) return at
+    for (let at = 0; at < this.size; at++) if (this.#subjects[at]! === subject) return at
     return -1
+  }
+
+  /**
+   * How much slower than the quickest of the field, tempered: the root of the ratio as far as load, long prompts and
+   * chance explain it (as it is it made engines take turns at being avoided), and its square beyond that, where the
+   * engine itself is slow. What is not known counts as quick.
+   */
+  #slowness(at: number): number {
+    if (this.#latency_ms_min < 0) this.#measure()
+    const subject = this.#subjects[at]!
+    const latency = latencyMs(this.#table, subject, this.#now_ms) / this.#latency_ms_min
+    const token = tokenMs(this.#table, subject, this.#now_ms) / this.#token_ms_min
+    const ratio = Math.max(1, latency, token)
+    return ratio <= CHANCE_SLOWNESS ? Math.sqrt(ratio) : ratio ** 2 / CHANCE_SLOWNESS ** 1.5
+  }
+
+  #measure(): void {
+    let latency_ms_min = Number.POSITIVE_INFINITY
+    let token_ms_min = Number.POSITIVE_INFINITY
+    for (let at = 0; at < this.size; at++) {
+      const subject = this.#subjects[at]!
+      const latency_ms = latencyMs(this.#table, subject, this.#now_ms)
+      const token_ms = tokenMs(this.#table, subject, this.#now_ms)
+      if (latency_ms > 0 && latency_ms < latency_ms_min) latency_ms_min = latency_ms
+      if (token_ms > 0 && token_ms < token_ms_min) token_ms_min = token_ms
+    }
+    this.#latency_ms_min = latency_ms_min
+    this.#token_ms_min = token_ms_min
   }
 
   // The low half of the amount: tokens in flight of an engine stay far below 2^31, and an Int32 needs no BigInt.
   #tokens(at: number): number {
-    return Math.max(0, this.#table.i32[(this.#targets[at]!.engine.subject + SUBJECT.amount) * 2]!)
+    return Math.max(0, this.#table.i32[(this.#subjects[at]! + SUBJECT.amount) * 2]!)
   }
 
   #scraped(at: number, cell: number): number | undefined {
-    const { subject, config } = this.#targets[at]!.engine
+    const subject = this.#subjects[at]!
     const age_ms = this.#now_ms - this.#table.f64[subject + SUBJECT.scraped_at_ms]!
-    if (age_ms > config.scrape_ms * STALE_INTERVALS) return undefined
+    if (age_ms > this.#targets[at]!.engine.config.scrape_ms * STALE_INTERVALS) return undefined
     const value = this.#table.f64[subject + cell]!
     return Number.isNaN(value) ? undefined : value
   }

@@ -100,7 +100,8 @@ export const SUBJECT = {
 
 /** Cells of an engine that lie over cells which only keys, tenants and budgets use. */
 export const ENGINE = {
-  sampled_at_ms: 2, // f64: when an average moved last
+  latency_at_ms: 4, // i32: when `latency_ms` moved last, modulo 2^32
+  token_at_ms: 5, // i32: when `token_ms` moved last, modulo 2^32
   token_ms: 3, // f64: moving average of the time a token takes in answers that come whole
   recovered_at_ms: 7, // f64: first good answer after a bench; traffic grows from there
 } as const

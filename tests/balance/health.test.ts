@@ -1,5 +1,14 @@
 import { expect, test } from 'bun:test'
-import { latencyMs, noteLatency, noteTokenTime, tokenMs, SLOW_START_MS, warmth } from '../../src/balance/averages.ts'
+import {
+  FORGET_MS,
+  latencyMs,
+  noteLatency,
+  noteTokenTime,
+  silentMs,
+  tokenMs,
+  SLOW_START_MS,
+  warmth,
+} from '../../src/balance/averages.ts'
 import { chooseTarget } from '../../src/balance/choose.ts'
 import {
   claimProbe,
@@ -140,19 +149,25 @@ test('an engine that is back starts with a fifth of its traffic and has all of i
   expect(at).toEqual([0.2, 0.5, 1])
 })
 
-test('the average latency rises fast, falls slowly, and fades when nobody asks', () => {
+test('an average rises fast and falls slowly, faster after a silence, and is forgotten in the end', () => {
   using folder = tempFolder()
   const table = tableIn(folder)
   const { subject } = targetOf(table, 'a').engine
+  expect(latencyMs(table, subject, NOW)).toBe(0)
   noteLatency(table, subject, 100, NOW)
   expect(latencyMs(table, subject, NOW)).toBe(100)
   noteLatency(table, subject, 1_000, NOW)
   expect(latencyMs(table, subject, NOW)).toBe(550)
   noteLatency(table, subject, 100, NOW)
   expect(latencyMs(table, subject, NOW)).toBe(505)
-  expect(latencyMs(table, subject, NOW + 60_000)).toBeLessThan(10)
-  // A sample of one average brings the other up to its own age first.
-  noteTokenTime(table, subject, 20, NOW + 60_000)
-  expect(tokenMs(table, subject, NOW + 60_000)).toBe(20)
-  expect(latencyMs(table, subject, NOW + 60_000)).toBeLessThan(10)
+  noteLatency(table, subject, 105, NOW + 2_000)
+  expect(latencyMs(table, subject, NOW + 2_000)).toBe(305)
+  // Each kind has an age of its own: samples of one keep nothing alive of the other.
+  noteTokenTime(table, subject, 20, NOW + FORGET_MS)
+  expect(latencyMs(table, subject, NOW + FORGET_MS + 1_999)).toBe(305)
+  expect(latencyMs(table, subject, NOW + FORGET_MS + 2_000)).toBe(0)
+  expect(tokenMs(table, subject, NOW + FORGET_MS + 2_000)).toBe(20)
+  expect(silentMs(table, subject, NOW + FORGET_MS + 2_000)).toBe(2_000)
+  noteLatency(table, subject, 7, NOW + 2 * FORGET_MS)
+  expect(latencyMs(table, subject, NOW + 2 * FORGET_MS)).toBe(7)
 })

@@ -108,7 +108,7 @@ test('queue and cache are read; what vanishes or grows old is unknown, not zero'
   const field = new TableField(table)
   const waiting = (at_ms: number) => {
     field.reset(at_ms)
-    field.add(target, 0)
+    field.add(target, target.engine.subject, 0)
     return field.waiting(0)
   }
   await eventually(() => waiting(nowMs()) === 7)

@@ -10,6 +10,7 @@ type Made = {
   calls?: number
   waiting?: number
   latency_ms?: number
+  silent_ms?: number
   price?: number
   sessions?: number
 }
@@ -17,12 +18,15 @@ type Made = {
 const fieldOf = (made: readonly Made[], homes: ReadonlyMap<number, string> = new Map()): Field => ({
   size: made.length,
   weights: made.reduce((sum, one) => sum + (one.weight ?? 1), 0),
+  even: made.every(({ weight }) => weight === made[0]!.weight),
+  all_calls: made.reduce((sum, one) => sum + (one.calls ?? 0), 0),
   id: (at) => hashOf(made[at]!.name),
   weight: (at) => made[at]!.weight ?? 1,
   calls: (at) => made[at]!.calls ?? 0,
   waiting: (at) => made[at]!.waiting,
-  cost: (at) => (((made[at]!.calls ?? 0) + 1) * (made[at]!.latency_ms ?? 1)) / (made[at]!.weight ?? 1),
+  cost: (at) => (((made[at]!.calls ?? 0) + 1) * (made[at]!.latency_ms || 1)) / (made[at]!.weight ?? 1),
   latencyMs: (at) => made[at]!.latency_ms ?? 0,
+  silentMs: (at) => made[at]!.silent_ms ?? 0,
   price: (at) => made[at]!.price ?? 0,
   sessions: (at) => made[at]!.sessions ?? 0,
   home: (key) => made.findIndex(({ name }) => name === homes.get(key)),
@@ -78,19 +82,49 @@ test('least_loaded takes the best of few, and of many does not herd to it', () =
   expect(taken[15]).toBeLessThan(0.01)
 })
 
-test('lowest_latency takes the fastest, those within half as much again by load, and asks the unknown first', () => {
+test('lowest_latency takes the fastest, those less than twice as slow by load, and asks the unknown first', () => {
   const [a, b, c] = shares(
     'lowest_latency',
     [
       { name: 'a', latency_ms: 100, calls: 5 },
-      { name: 'b', latency_ms: 145 },
+      { name: 'b', latency_ms: 195 },
       { name: 'c', latency_ms: 200 },
     ],
     500,
   )
   expect([a, Math.round(b!), c]).toEqual([0, 1, 0])
   expect(shares('lowest_latency', [{ name: 'a', latency_ms: 5 }, { name: 'b' }], 100)[0]).toBe(0)
+  // While its first answer is under way it is one of the quick ones, of which the less loaded wins.
+  const unknown = (calls: number) =>
+    shares(
+      'lowest_latency',
+      [
+        { name: 'a', latency_ms: 5, calls: 2 },
+        { name: 'b', calls, latency_ms: 0 },
+      ],
+      100,
+    )
+  expect([0, 1, 4_000].map((calls) => Math.round(unknown(calls)[1]!))).toEqual([1, 1, 0])
 })
+
+test.each(['least_loaded', 'lowest_latency'] as const)(
+  '%s: less than one call in a hundred finds out whether the slow engine is quick again',
+  (strategy) => {
+    const engines = (calls = 0): Made[] => [
+      { name: 'a', latency_ms: 10 },
+      { name: 'b', latency_ms: 10 },
+      { name: 'c', latency_ms: 1_000, silent_ms: 2_000, calls },
+      { name: 'd', latency_ms: 1_000, silent_ms: 1_500 },
+    ]
+    const [, , c, d] = shares(strategy, engines(), 20_000)
+    expect([c! > 0.003, c! < 0.008, d]).toEqual([true, true, 0])
+    // One call at a time, and then the next is due.
+    const [, , busy, next] = shares(strategy, engines(1), 20_000)
+    expect([busy, next! > 0.003, next! < 0.008]).toEqual([0, true, true])
+    // An engine that was measured just now needs no such call.
+    expect(shares(strategy, [engines()[0]!, { ...engines()[2]!, silent_ms: 900 }], 2_000)[1]).toBe(0)
+  },
+)
 
 test('cheapest takes the lowest price, and equal ones share', () => {
   const [a, b, c] = shares(
