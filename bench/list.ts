@@ -58,7 +58,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   'slow-ledger': {
     what: 'calls while each commit of the ledger takes 5, 50 and 500 ms longer, beside a proxy that writes inline',
     runs: 3,
-    run: slowLedgerBench,
+    run: (options) => slowLedgerBench(options),
   },
   simulate: { what: 'ten thousand lives of a simulated house', seconds: 3_600, run: simulateBench },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
@@ -70,6 +70,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     what: 'calls posted a second, the delay of a row, holds, and what clients see of both modes',
     run: (options) => together(options, [ledgerBench, holdBench, durabilityBench]),
   },
+  durability: { what: 'latency with the ledger on minus off, in both modes', run: durabilityBench },
   hold: { what: 'holds and limits on the shared table, alone and contended', run: holdBench },
   'ledger-log': { what: 'what the Merkle log costs the accountant', run: ledgerLogBench },
   merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },

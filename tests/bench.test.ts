@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { chart, figure, report, Samples, table } from '../bench/kit/report.ts'
 import { BENCHES } from '../bench/list.ts'
 import { slowEngineBench } from '../bench/slow-engine.ts'
+import { slowLedgerBench } from '../bench/slow-ledger.ts'
 import { slopeOf } from '../bench/soak.ts'
 
 setDefaultTimeout(60_000)
@@ -36,6 +37,15 @@ test('a bench with a house of its own runs at its smallest', async () => {
   expect(finite(figures)).toEqual([])
 })
 
+test('a ledger that is slowed: the calls are answered, and the delay is where it should be', async () => {
+  const { figures } = await slowLedgerBench(TINY, [0, 60])
+  expect([figures['errors_weir_60']!.value, figures['errors_inline_60']!.value]).toEqual([0, 0])
+  // Neither can be faster than the delay: a row in the ledger, a call of the proxy that writes inline.
+  expect(figures['posting_lag_ms_60']!.value).toBeGreaterThanOrEqual(60)
+  expect(figures['p50_ms_inline_60']!.value).toBeGreaterThanOrEqual(60)
+  expect(finite(figures)).toEqual([])
+})
+
 test('the command lists every bench that is promised, and answers 2 for one that is not there', () => {
   const main = resolve(import.meta.dir, '../bench/main.ts')
   const list = Bun.spawnSync([process.execPath, main])
@@ -45,7 +55,18 @@ test('the command lists every bench that is promised, and answers 2 for one that
     .split('\n')
     .map((line) => line.split(' ')[0]!)
   const promised = ['floor', 'direct', 'stages', 'fifty', 'thousand', 'twelve-thousand', 'sweep', 'stream']
-  expect(named).toEqual(expect.arrayContaining([...promised, 'journal', 'ledger', 'merkle', 'soak', 'slow-engine']))
+  expect(named).toEqual(
+    expect.arrayContaining([
+      ...promised,
+      'journal',
+      'ledger',
+      'merkle',
+      'soak',
+      'slow-engine',
+      'slow-ledger',
+      'durability',
+    ]),
+  )
   expect([list.exitCode, Bun.spawnSync([process.execPath, main, 'nope']).exitCode]).toEqual([0, 2])
 })
 

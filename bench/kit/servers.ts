@@ -20,7 +20,11 @@ export type Served = {
   stop(): Promise<void>
 }
 
-const readyLine = async (child: { stdout: ReadableStream<Uint8Array> }, pattern: RegExp): Promise<RegExpExecArray> => {
+/** The first match in what a child prints. */
+export const readyLine = async (
+  child: { stdout: ReadableStream<Uint8Array> },
+  pattern: RegExp,
+): Promise<RegExpExecArray> => {
   let text = ''
   const decoder = new TextDecoder()
   for await (const chunk of child.stdout as unknown as AsyncIterable<Uint8Array>) {
