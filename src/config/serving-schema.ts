@@ -41,7 +41,8 @@ export const Engine = Type.Object(
     can: Type.Array(choiceOf(['prefix_continuation', 'continuous_usage', 'no_stream_options']), {
       default: [],
       maxItems: 3,
-      description: 'What the engine can do beyond the dialect.',
+      description:
+        'What the engine can do, or not, beyond the dialect. `continuous_usage`: it heeds `stream_options.continuous_usage_stats` (vLLM, SGLang); it is asked for usage in every chunk, so that a stream that breaks off is billed exactly, and a client that did not ask for that is shown the last chunk’s alone.',
     }),
     on_disconnect: choice(['cancel', 'drain'], 'cancel', 'What happens at the engine when the client leaves.'),
     idle_ms: int(
@@ -138,8 +139,36 @@ export const Timeouts = Type.Object(
 const ModelTimeouts = Type.Partial(Type.Object(withoutDefaults(Timeouts.properties)), closed)
 
 export const Hedge = Type.Object(
-  { after_ms: int(1, 3_600_000, 1_000, 'Time without a first token after which a second engine is asked as well.') },
-  { ...closed, description: 'Streams only: two engines race for the first token, and the slower is told to stop.' },
+  {
+    after_ms: int(
+      1,
+      3_600_000,
+      1_000,
+      'Time without a stream’s first token after which a second engine is asked as well.',
+    ),
+    whole_after_ms: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 3_600_000,
+        description:
+          'The same for an answer that comes whole. If absent such answers are raced for by their `percentile` only.',
+      }),
+    ),
+    percentile: Type.Optional(
+      Type.Number({
+        minimum: 50,
+        maximum: 99.9,
+        description:
+          'Instead of a fixed time: that which so many of a hundred answers of the model did not exceed lately, streams and whole answers apart, as each worker measures. The fixed times hold until 50 are known.',
+      }),
+    ),
+    min_ms: int(1, 3_600_000, 50, 'The least that a percentile can come to.'),
+    max_ms: int(1, 3_600_000, 30_000, 'The most that a percentile can come to.'),
+  },
+  {
+    ...closed,
+    description: 'Two engines race for the first token, or a whole answer, and the slower is told to stop.',
+  },
 )
 
 export const Model = Type.Object(
@@ -188,6 +217,11 @@ export const Model = Type.Object(
       maxItems: 64,
       description: 'Prices that follow `price`, oldest first. A call has the price of the time at which it began.',
     }),
+    tokenizer: choice(
+      ['o200k_base', 'cl100k_base'],
+      'o200k_base',
+      'Encoding by which tokens are counted where the engine gives no usage: the client left, the engine broke off or never tells. Such a row’s usage is `estimated`.',
+    ),
     free: Type.Boolean({
       default: false,
       description: 'The model costs nothing, on purpose. Without this a missing price is a fault.',

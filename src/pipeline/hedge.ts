@@ -8,6 +8,7 @@ import type { Call, Routed } from './call.ts'
 import { Delivered } from './delivered.ts'
 import { judge } from './engine-record.ts'
 import type { Flight, Leg, Second } from './flight.ts'
+import { hedgeDelayMs, noteWait } from './hedge-delay.ts'
 import type { House } from './house.ts'
 import { recordAttempt } from './intent.ts'
 import { goesOn } from './leave.ts'
@@ -21,14 +22,30 @@ import { Vigil } from './vigil.ts'
 export type Outcome = { readonly target: Target; readonly outcome: Answer | Miss }
 
 /**
- * Asks an engine, and for a stream whose first token is late, if the model is set so, a second one as well: the first
- * token wins, and the other engine is told to stop. One that fails leaves it to the other; its miss is in its record.
+ * Asks an engine, and when its first token (or its answer, if that comes whole) is late and the model is set so, a second
+ * one as well: the first to answer wins, and the other engine is told to stop. One that fails leaves it to the other; its
+ * miss is in its record. The model's retry budget pays for the second.
  */
 export const hedged = async (call: Routed, house: House, flight: Flight, target: Target): Promise<Outcome> => {
   const first = attempt(call, house, flight, target)
-  const after_ms = call.model!.config.hedge?.after_ms
-  if (after_ms === undefined || !streams(call) || (await isInTime(first, after_ms)))
-    return { target, outcome: await first }
+  if (call.model!.config.hedge === undefined) return { target, outcome: await first }
+  const kind = streams(call) ? 'stream' : 'whole'
+  const asked_tick_ms = house.tick()
+  const won = await raced(call, house, flight, target, first, hedgeDelayMs(call, house, kind))
+  const { outcome } = won
+  if (!(outcome instanceof Miss) && outcome.kind === kind) noteWait(call, house, kind, house.tick() - asked_tick_ms)
+  return won
+}
+
+const raced = async (
+  call: Routed,
+  house: House,
+  flight: Flight,
+  target: Target,
+  first: Promise<Answer | Miss>,
+  after_ms: number | undefined,
+): Promise<Outcome> => {
+  if (after_ms === undefined || (await isInTime(first, after_ms))) return { target, outcome: await first }
   const may = flight.attempts < limits.attempts_max && goesOn(call, flight)
   const second = may ? nextTarget(call, house, [...flight.tried, target]) : undefined
   if (second === undefined || second instanceof Failure) return { target, outcome: await first }

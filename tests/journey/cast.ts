@@ -27,6 +27,10 @@ export type PartSettings = {
   readonly target?: object
   /** Sends a second engine in so long after the first. */
   readonly hedge_ms?: number
+  /** Other settings of that. */
+  readonly hedge?: object
+  /** More settings of the model. */
+  readonly model?: object
   /** Models to go on with. */
   readonly fallbacks?: readonly string[]
   readonly price?: object
@@ -96,9 +100,12 @@ export const newCast = (
         ...more.target,
       })),
       ...(more.timeouts && { timeouts: more.timeouts }),
-      ...(more.hedge_ms && { hedge: { after_ms: more.hedge_ms } }),
+      ...((more.hedge_ms || more.hedge) && {
+        hedge: { ...(more.hedge_ms && { after_ms: more.hedge_ms }), ...more.hedge },
+      }),
       ...(more.budgets && { budgets: more.budgets }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
+      ...more.model,
     })
     return { model, engines: played, names }
   }

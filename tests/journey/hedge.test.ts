@@ -5,7 +5,7 @@ import { newCast, type Part, type PartSettings } from './cast.ts'
 
 setDefaultTimeout(60_000)
 
-/** A second engine is asked when the first is slow with its first token; the first token wins. */
+/** A second engine is asked when the first is slow with its first token or its whole answer; the first to answer wins. */
 
 const cast = newCast()
 const says = (text: string, ...before: Script) =>
@@ -43,6 +43,20 @@ const breaks = cast.part(
 const stalls = cast.part([script(wait(3_000), says('first')), script(sse200, D(CH({ content: 'sec' })), never)], short)
 const alone = cast.part([script(wait(300), says('first'))], hedge)
 const whole = cast.part([script(wait(300), json(200, WHOLE('first', 5, 1))), json(200, WHOLE('second', 5, 1))], hedge)
+const answer = (text: string, ms = 0) => script(wait(ms), json(200, WHOLE(text, 5, 1)))
+/** A budget, so that every call holds what it may cost. */
+const paid = { model: { budgets: [{ usd: '1', per: 'month' }] } }
+const whole_first = cast.part([answer('first'), answer('second')], { hedge: { whole_after_ms: 300 }, ...paid })
+const whole_late = cast.part([answer('first', 3_000), answer('second')], { hedge: { whole_after_ms: 100 }, ...paid })
+const whole_later = cast.part([answer('first', 300), answer('second', 3_000)], {
+  hedge: { whole_after_ms: 100 },
+  ...paid,
+})
+const whole_fails = cast.part([answer('first', 400), error(500)], { hedge: { whole_after_ms: 100 }, ...paid })
+const whole_refused = cast.part([answer('first', 3_000), error(400)], { hedge: { whole_after_ms: 100 } })
+const measured = { hedge: { percentile: 90, min_ms: 20, after_ms: 60_000 } }
+const percentile = cast.part([says('first'), says('second')], measured)
+const whole_percentile = cast.part([answer('first'), answer('second')], measured)
 const leaves = cast.part([[never], [never]], hedge)
 const not_set = cast.part([script(wait(300), says('first')), says('second')])
 
@@ -97,9 +111,62 @@ test('the winner is watched like any engine', async () => {
   expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', engine: stalls.names[1], attempts: 2 })
 })
 
-test('an answer that is no stream is not raced for', async () => {
+test('an answer that comes whole is not raced for unless its own time is set', async () => {
   expect(await (await cast.post(whole)).text()).toContain('first')
   expect(asked(whole)).toEqual([1, 0])
+})
+
+const WHOLE_RACES: readonly (readonly [name: string, part: Part, text: string, asked: number[], engine: number])[] = [
+  ['in time: nobody else is asked', whole_first, 'first', [1, 0], 0],
+  ['late', whole_late, 'second', [1, 1], 1],
+  ['late, and the second later still', whole_later, 'first', [1, 1], 0],
+  ['late, and the second fails', whole_fails, 'first', [1, 1], 0],
+]
+const held: number[] = []
+for (const [name, part, text, times, engine] of WHOLE_RACES)
+  test(`a whole answer ${name}`, async () => {
+    const response = await cast.post(part)
+    expect(await response.text()).toContain(text)
+    expect(response.headers.get('x-weir-engine')).toBe(part.names[engine]!)
+    expect(asked(part)).toEqual([...times])
+    const attempts = times.reduce((sum, count) => sum + count, 0)
+    // One row, one charge: 5 prompt tokens at 2 USD and one token at 8 USD per million.
+    const [row] = await cast.rowsOf(part, 1)
+    expect(row).toMatchObject({ ending: 'whole', attempts, engine: part.names[engine]!, charge_nanodollars: 18_000 })
+    // One hold, as large as that of a call that only one engine heard of.
+    held.push(Number(row!['hold_nanodollars']))
+    expect(held.at(-1)).toBeGreaterThan(18_000)
+    expect(new Set(held).size).toBe(1)
+    for (const one of part.engines) await eventually(() => expect(one.calls.now).toBe(0), 2_000)
+  })
+
+test('a refusal of a whole answer by either is an answer', async () => {
+  const response = await cast.post(whole_refused)
+  expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('says 400')])
+  await cast.rowsOf(whole_refused, 1)
+})
+
+test.each([
+  ['streams', percentile, true, says('first', wait(3_000))],
+  ['whole answers', whole_percentile, false, answer('first', 3_000)],
+] as const)('the delay of %s follows what the last answers took', async (_name, part, stream, late) => {
+  for (let call = 0; call < 60; call++) await (await cast.post(part, { stream })).text()
+  const hedges_before = asked(part)[1]!
+  // At the 90th percentile few were late, and the retry budget pays for those.
+  expect(hedges_before).toBeLessThan(20)
+  part.engines[0]!.play([late])
+  const began = performance.now()
+  const response = await cast.post(part, { stream })
+  expect(await response.text()).toContain('second')
+  // Long before the fixed time, and before the first engine.
+  expect(performance.now() - began).toBeLessThan(2_500)
+  expect(asked(part)[1]).toBe(hedges_before + 1)
+  await cast.rowsOf(part, 61)
+  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({
+    attempts: 2,
+    engine: part.names[1]!,
+    ending: 'whole',
+  })
 })
 
 test('a client that leaves takes both with it', async () => {
