@@ -2,6 +2,7 @@ import { limits } from '../base/limits.ts'
 import type { TenantIncrease } from '../config/budgets.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 import { HEADER } from '../table/layout.ts'
+import { keptRates, restoreRates } from '../table/kept-rates.ts'
 import { createTable, type Table } from '../table/table.ts'
 import { type Child, spawnChild } from './child-process.ts'
 import { planDescriptors } from './descriptors.ts'
@@ -30,7 +31,9 @@ export const openHouse = async (options: HouseOptions): Promise<Supervisor> => {
   await awaitOrphans(files, options.kill)
   const trouble = portTrouble(server.host, server.port) ?? portTrouble(server.ops_host, server.ops_port)
   if (trouble !== undefined) throw new Error(trouble)
+  const rates = keptRates(files.table, options.now())
   const table = createTable(files.table, server.subjects_max, options.now())
+  options.log('info', 'limits_kept', { count: restoreRates(table, rates) })
   table.i32[HEADER.supervisor_pid] = options.pid
   return new Supervisor(options, files, table, lock)
 }

@@ -71,14 +71,19 @@ export const subjectOf = (table: Table, kind: string, name: string): Subject | u
   const full_name = `${kind}\n${name}`
   const known = table.known.get(full_name)
   if (known !== undefined) return known
-  const hash = BigInt.asIntN(64, BigInt(Bun.hash.wyhash(full_name))) || 1n
+  const slot = slotOf(table, BigInt.asIntN(64, BigInt(Bun.hash.wyhash(full_name))) || 1n)
+  if (slot !== undefined) table.known.set(full_name, slot)
+  return slot
+}
+
+/** The slot with a hash, found or claimed; undefined when the table is full. */
+export const slotOf = (table: Table, hash: bigint): Subject | undefined => {
   const start = Number(BigInt.asUintN(48, hash)) % table.subjects_max
   for (let step = 0; step < table.subjects_max; step++) {
     const slot = subjectAt((start + step) % table.subjects_max)
     const was = Atomics.compareExchange(table.i64, slot + SUBJECT.hash, 0n, hash)
     if (was !== 0n && was !== hash) continue
     if (was === 0n) Atomics.add(table.i32, HEADER.subjects_used, 1)
-    table.known.set(full_name, slot)
     return slot
   }
   return undefined

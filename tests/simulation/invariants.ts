@@ -155,7 +155,8 @@ export class Books {
   restarted(power: boolean): void {
     for (const known of this.#calls) this.#leave(known, !power || known.acked)
     for (const refund of this.#refunds) refund.seen = true
-    // A new house has a new table, and with it a new minute.
+    // What is used of a limit outlives a house, but not a power failure.
+    if (!power) return
     this.#requests.length = 0
     this.#tokens.clear()
   }

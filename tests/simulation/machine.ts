@@ -13,6 +13,7 @@ import { advance, emptyBooks, fold, type Posting, settle } from '../../src/ledge
 import type { House } from '../../src/pipeline/house.ts'
 import { reap } from '../../src/table/counts.ts'
 import { HEADER, SUBJECT, TABLE_MAGIC, TABLE_VERSION, WORKER, WORKER_STATE } from '../../src/table/layout.ts'
+import { ratesIn, restoreRates } from '../../src/table/kept-rates.ts'
 import { createTable, subjectOf, type Table, workerI32 } from '../../src/table/table.ts'
 import { FakeDisk } from './fake-disk.ts'
 import { ledgers } from './fake-ledger.ts'
@@ -230,7 +231,10 @@ export class Machine {
     for (const worker of this.workers) if (worker.alive) this.killWorker(worker)
     if (power) this.disk.loosePower(roll)
     this.workers.length = 0
+    // Whether the table's file outlives a power failure nobody promises.
+    const rates = power || this.plant === 'rate_forgotten_by_house' ? [] : ratesIn(this.table, this.now_ms)
     this.blankTable()
+    restoreRates(this.table, rates)
     this.startAccountant()
     this.drain()
     this.ready()

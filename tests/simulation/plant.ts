@@ -10,6 +10,7 @@ export const PLANTS = {
   disk_lies: 'a sync that did nothing succeeds',
   hold_nothing: 'budgets are asked for nothing before the call and for all after it',
   rate_forgotten: 'a new worker begins with a fresh minute',
+  rate_forgotten_by_house: 'a new house begins with a fresh minute',
   cold_start_empty: 'a house starts without what the ledger says was spent',
   settled_elsewhere: 'a charge goes to the window in which the call ends',
 } as const
