@@ -70,7 +70,7 @@ export const claimProbe = (table: Table, engine: Subject, now_ms: number): boole
 /** A good answer: the engine is healthy. `first_token_ms` is that of a stream; of a whole answer nobody knows it. */
 export const markGood = (table: Table, engine: Subject, first_token_ms: number | undefined, now_ms = nowMs()): void => {
   Atomics.add(table.i64, engine + SUBJECT.answered, 1n)
-  table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
+  markAlive(table, engine, now_ms)
   if (Atomics.load(table.i32, engine * 2 + SUBJECT.fail_streak) !== 0) {
     endTrial(table, engine)
     Atomics.store(table.i32, engine * 2 + SUBJECT.fail_streak, 0)
@@ -79,6 +79,15 @@ export const markGood = (table: Table, engine: Subject, first_token_ms: number |
   }
   if (first_token_ms !== undefined) noteLatency(table, engine, first_token_ms, now_ms)
 }
+
+/** A part of an answer came: the engine lives, however long its answers and its probes take. */
+export const markAlive = (table: Table, engine: Subject, now_ms: number): void => {
+  table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
+}
+
+/** True if an answer, a part of one or a good probe came at this time or later. */
+export const aliveSince = (table: Table, engine: Subject, at_ms: number): boolean =>
+  table.f64[engine + SUBJECT.healthy_at_ms]! >= at_ms
 
 /**
  * A failure: benches the engine, for the engine's own Retry-After if it gave one. Calls that were under way when a bench
@@ -124,7 +133,7 @@ export const markProbed = (table: Table, engine: Subject, good: boolean, now_ms:
     return
   }
   const was = Atomics.and(table.i32, flags, ~FLAG.probe_bad)
-  table.f64[engine + SUBJECT.healthy_at_ms] = now_ms
+  markAlive(table, engine, now_ms)
   const ends = (was & FLAG.probe_bad) !== 0 || (was & FLAG.bench) === BENCH.unreachable
   if (ends && (was & FLAG.trial) === 0 && onProbation(table, engine))
     Atomics.store(table.i64, engine + SUBJECT.cool_until_ms, 0n)

@@ -5,7 +5,7 @@ import { type Fetch, probe, type ProbeResult, scrape } from '../engines/probe.ts
 import type { Log } from '../observe/log.ts'
 import { SUBJECT } from '../table/layout.ts'
 import { type Subject, subjectOf, type Table } from '../table/table.ts'
-import { markProbed } from './health.ts'
+import { aliveSince, markProbed } from './health.ts'
 import { hashOf } from './rendezvous.ts'
 
 /** Longest wait for the answer to a probe or a scrape. */
@@ -102,9 +102,12 @@ const prober = (engine: EngineConfig, subject: Subject, { table, fetch, now, log
   let silent = 0
   let last: ProbeResult['is'] = 'good'
   return async (): Promise<undefined> => {
+    const asked_ms = now()
     const probed = await probe(engine, path, timeout_ms, fetch)
     path = probed.path
     const { result } = probed
+    // An engine that answered calls while it let the probe wait is not gone but busy.
+    if (result.is === 'silent' && aliveSince(table, subject, asked_ms)) return undefined
     silent = result.is === 'good' || result.is === 'refused' ? 0 : silent + 1
     // One that is busy may miss a probe; one that refuses the connection is not there.
     if (silent === 0 || silent >= SILENT_PROBES) markProbed(table, subject, result.is === 'good', now(), hold_ms)

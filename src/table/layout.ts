@@ -93,7 +93,7 @@ export const SUBJECT = {
   scraped_at_ms: 12, // f64
   answered: 13, // i64: engine: answers
   failed: 14, // i64: engine: failures
-  healthy_at_ms: 15, // f64: engine: last good answer or probe
+  healthy_at_ms: 15, // f64: engine: last good answer, part of one, or good probe
   count_columns: 32, // i32 × 32
   amount_columns: 32, // i64 × 32
 } as const

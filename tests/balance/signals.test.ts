@@ -1,5 +1,5 @@
 import { afterEach, expect, setDefaultTimeout, test } from 'bun:test'
-import { claimProbe, coolMs, markFailed } from '../../src/balance/health.ts'
+import { claimProbe, coolMs, markAlive, markFailed } from '../../src/balance/health.ts'
 import { type Signals, startSignals } from '../../src/balance/signals.ts'
 import { TableField } from '../../src/balance/table-field.ts'
 import { nowMs } from '../../src/base/clock.ts'
@@ -86,6 +86,32 @@ test('an engine that accepts and says nothing is out after the second probe', as
   await eventually(() => engine.requests.length >= 2)
   expect(coolMs(table, engineIn(table), nowMs())).toBe(0)
   await eventually(() => coolMs(table, engineIn(table), nowMs()) > 0)
+})
+
+test('an engine that answers calls while its probes wait is busy and stays in; when those end it is out', async () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  await using engine = startHostileEngine({ script_gets: true, answers: [script(never)] })
+  const lines: object[] = []
+  start(table, configOf(engine.url), lines)
+  const subject = engineIn(table)
+  // Parts of streams that began long ago, as the relay notes them.
+  const answering = setInterval(() => markAlive(table, subject, nowMs()), 10)
+  await eventually(() => engine.requests.length >= 5, 5_000)
+  clearInterval(answering)
+  expect([coolMs(table, subject, nowMs()), lines]).toEqual([0, []])
+  await eventually(() => coolMs(table, subject, nowMs()) > 0, 5_000)
+})
+
+test('calls do not excuse an engine that says itself that it cannot serve', async () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  await using engine = startHostileEngine({ script_gets: true, answers: [json(503, {})] })
+  start(table, configOf(engine.url))
+  const subject = engineIn(table)
+  const answering = setInterval(() => markAlive(table, subject, nowMs()), 10)
+  await eventually(() => coolMs(table, subject, nowMs()) > 0, 5_000)
+  clearInterval(answering)
 })
 
 test('an engine whose probes are good and whose calls fail stays benched', async () => {
