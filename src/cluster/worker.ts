@@ -3,6 +3,7 @@ import { nowMs, tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { DescriptorReserve } from '../engines/descriptor-reserve.ts'
 import { transportOpener } from '../engines/open-transport.ts'
+import { openTokenCounter } from '../engines/token-counter.ts'
 import { proofAsker } from '../http/call-proof.ts'
 import { dataPlane } from '../http/data-plane.ts'
 import { renderFailure } from '../http/render.ts'
@@ -87,6 +88,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
       await jobs.close()
       clearInterval(beat)
       house.watch.stop()
+      house.counter?.stop()
       house.refusals.flush(Number.POSITIVE_INFINITY)
       const failed = await journal.close()
       if (failed) log('error', 'journal_not_on_disk', { cause: failed.detail.cause })
@@ -108,6 +110,7 @@ const openHouse = (boot: Boot, journal: Journal, log: Log, openTransport: OpenTr
     askProof: proofAsker(`${files.data}/run/control.sock`),
     bodies: new BodyRoom(),
     log,
+    counter: openTokenCounter(log, tickMs),
     shelf: openShelf(files.idempotency, `w${index}-${boot.incarnation}`),
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
     other_tenants: new Map(),

@@ -21,6 +21,7 @@ export const withDemo = (config: Config, demo_url: string): Config => {
     strategy: 'least_loaded' as const,
     affinity_margin: 1.25,
     queue: { size: 1_024, wait_ms: 30_000 },
+    tokenizer: 'o200k_base' as const,
     free: false,
     rewrite_model: false,
     targets: [{ engine: 'demo', weight: 1 }],

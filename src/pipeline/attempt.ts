@@ -15,7 +15,7 @@ import { type Answer, Miss, type Refusal } from './outcome.ts'
 import { Reading } from './reading.ts'
 import type { Splice } from './splice-stream.ts'
 import { StreamSource } from './stream-source.ts'
-import { streams, upstreamRequest } from './upstream-request.ts'
+import { asksContinuous, streams, upstreamRequest } from './upstream-request.ts'
 
 /** How long the body of an error may take: the status says enough to go on without it. */
 const ERROR_BODY_MS = 2_000
@@ -52,6 +52,7 @@ export const attempt = async (
   if (streams(call) && content_type.toLowerCase().startsWith('text/event-stream')) {
     const source = new StreamSource({
       usage: call.body.wants_usage,
+      hides_usage: asksContinuous(call, target) && !call.body.wants_continuous_usage,
       choices: call.body.n,
       alias: aliasOf(call),
       delivered: flight.delivered,

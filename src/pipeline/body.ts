@@ -17,6 +17,8 @@ export type Body = {
   readonly stream: boolean
   /** The client asked for the usage chunk of a stream. */
   readonly wants_usage: boolean
+  /** It asked for usage in every chunk (vLLM's `continuous_usage_stats`). */
+  readonly wants_continuous_usage: boolean
   /** `max_completion_tokens`, else `max_tokens`. */
   readonly tokens_max: number | undefined
   /** The larger of the two, 0 if neither says: engines differ in which they heed. */
@@ -38,6 +40,7 @@ const PATHS = [
   'user',
   'stream_options',
   'stream_options.include_usage',
+  'stream_options.continuous_usage_stats',
   'messages',
   'prompt',
   'input',
@@ -151,6 +154,7 @@ export const parseBody = (bytes: Uint8Array, needs_model: boolean): Body | Failu
     model: model ?? '',
     stream: readBoolean(values.stream) ?? false,
     wants_usage: readBoolean(values['stream_options.include_usage']) ?? false,
+    wants_continuous_usage: readBoolean(values['stream_options.continuous_usage_stats']) ?? false,
     tokens_max: positive(completion_max ?? older_max),
     tokens_most: Math.max(completion_max ?? 0, older_max ?? 0, 0),
     n: positive(readInteger(bytes, values.n)) ?? 1,

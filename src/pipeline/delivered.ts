@@ -1,18 +1,15 @@
 import type { AnswerFacts } from '../engines/openai-events.ts'
 import { channelOf, type Fields, fieldsOf, indexOf, listOf, partsOf } from './event-parts.ts'
+import { appendText, decodedText, NOTHING, type Text } from './text-bytes.ts'
 
 /** Text of one call that is kept; an answer that is longer cannot go on elsewhere. */
 export const DELIVERED_BYTES_MAX = 1024 * 1024
 /** The first event, kept for its id, is no larger. */
 const FIRST_BYTES_MAX = 16 * 1024
-const ROOM_BYTES = 512
 const CHANNELS_MAX = 512
 
 const CONTENT = channelOf(0, 'content')
 const REASONING = channelOf(0, 'reasoning')
-
-/** A text as the inside of a JSON string, so that nothing is decoded before it is needed. */
-type Text = { bytes: Uint8Array; size: number }
 
 /** What of an answer has gone to the client, kept so that another engine can go on with it. Only the text is copied. */
 export class Delivered {
@@ -71,8 +68,8 @@ export class Delivered {
   texts(): Map<string, string> | undefined {
     const all = new Map<string, string>()
     try {
-      if (this.#content.size > 0) all.set(CONTENT, decoded(this.#content))
-      for (const [channel, text] of this.#texts) all.set(channel, decoded(text))
+      if (this.#content.size > 0) all.set(CONTENT, decodedText(this.#content, this.#content.size))
+      for (const [channel, text] of this.#texts) all.set(channel, decodedText(text, text.size))
       return all
     } catch {
       return undefined // An engine's string that is none: nothing can be compared with it.
@@ -100,19 +97,9 @@ export class Delivered {
   }
 
   #append(text: Text, from: Uint8Array, start: number, end: number): void {
-    const length = end - start
-    this.#bytes += length
+    this.#bytes += end - start
     if (this.#bytes > DELIVERED_BYTES_MAX) return this.#giveUp()
-    if (text.size + length > text.bytes.length) {
-      const more = new Uint8Array(Math.max(ROOM_BYTES, 2 * (text.size + length)))
-      more.set(text.bytes.subarray(0, text.size))
-      text.bytes = more
-    }
-    const { bytes } = text
-    let at = text.size
-    // A token is a few bytes: a loop is quicker than a view and a copy.
-    for (let i = start; i < end; i++) bytes[at++] = from[i]!
-    text.size = at
+    appendText(text, from, start, end)
   }
 
   #giveUp(): void {
@@ -123,8 +110,6 @@ export class Delivered {
   }
 }
 
-const NOTHING = new Uint8Array(0)
-
 const readEvent = (json: Uint8Array): unknown => {
   try {
     return JSON.parse(Buffer.from(json).toString('utf8'))
@@ -132,6 +117,3 @@ const readEvent = (json: Uint8Array): unknown => {
     return undefined // Cut short on keeping, or sound only at first sight.
   }
 }
-
-const decoded = ({ bytes, size }: Text): string =>
-  JSON.parse(`"${Buffer.from(bytes.buffer, bytes.byteOffset, size).toString('utf8')}"`) as string

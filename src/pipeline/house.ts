@@ -1,5 +1,6 @@
 import type { Catalogue, Tenant } from '../balance/catalogue.ts'
 import type { Failure } from '../base/failure.ts'
+import type { TokenCounter } from '../engines/token-counter.ts'
 import type { JournalRecord } from '../journal/record.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -37,6 +38,8 @@ export type House = {
   readonly log: Log
   /** Answers kept for repeats; without one the header Idempotency-Key means nothing. */
   readonly shelf?: Shelf
+  /** Counts what an engine did not; without one tokens are estimated by size. */
+  readonly counter?: TokenCounter
   catalogue: Catalogue
   /** Tenants that keys name and the configuration does not; bounded by the shared table. */
   readonly other_tenants: Map<string, Tenant>

@@ -12,6 +12,7 @@ import { keepAnswer } from './idempotency.ts'
 import type { Answer, StreamAnswer } from './outcome.ts'
 import { giveBack, type Reading } from './reading.ts'
 import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
+import type { Way } from './splice-stream.ts'
 import type { StreamSource } from './stream-source.ts'
 import { StreamAccount } from './stream-account.ts'
 import { lateness, type StreamEnd, streamEnd } from './stream-end.ts'
@@ -100,7 +101,7 @@ class Relay implements Listener {
         if (source.state !== 'open') await this.#conclude(source)
         else if (output !== undefined) {
           const now = this.#house.tick()
-          this.#account.note(source, now)
+          this.#account.note(now)
           this.#awaitPing(now)
           if (!this.#deaf) return
         }
@@ -141,8 +142,9 @@ class Relay implements Listener {
     if (!this.#pulling) void this.#fail(lateness(this.#flight.overdue ?? 'total'))
   }
 
-  #begin(answer: StreamAnswer): void {
+  #begin(answer: StreamAnswer, way?: Way): void {
     this.#source = answer.source
+    this.#account.begins(answer.source, way)
     this.#reading = answer.reading
   }
 
@@ -177,7 +179,7 @@ class Relay implements Listener {
     if (end.failure === undefined) return this.#finish('whole')
     if (!source.diverged && end.blame !== undefined) {
       judgeBroken(this.#call, this.#house, end.failure.code, end.blame)
-      if (await this.#goOn(source, end.failure.code)) {
+      if (await this.#goOn(end.failure.code)) {
         this.#broke ??= end
         return
       }
@@ -186,12 +188,11 @@ class Relay implements Listener {
   }
 
   /** Has another engine go on with the answer; false if none can. */
-  async #goOn(source: StreamSource, because: string): Promise<boolean> {
-    const standing = this.#account.standing(source)
+  async #goOn(because: string): Promise<boolean> {
+    const standing = this.#account.standing()
     const next = await takeOver(this.#call, this.#house, this.#flight, standing, because)
     if (next === undefined || this.#ended) return this.#ended
-    this.#account.goesOn(next.way, standing)
-    this.#begin(next.answer)
+    this.#begin(next.answer, next.way)
     return true
   }
 
@@ -209,6 +210,8 @@ class Relay implements Listener {
     this.#ended = true
     const done = wanted === 'whole' ? (this.#source?.done_bytes ?? DONE) : undefined
     if (done && this.#call.keeping) await keepAnswer(this.#call, this.#house, 200, streamHeaders(this.#call), done)
+    const counting = this.#account.counted(this.#source, this.#flight)
+    if (counting !== undefined) await counting
     const ending = this.#call.client_gone ? 'cut_by_client' : wanted
     if (done !== undefined && !this.#deaf) this.#account.sent(done)
     Atomics.sub(this.#house.table.i32, workerI32(this.#house.worker, WORKER.open_streams), 1)

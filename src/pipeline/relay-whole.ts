@@ -3,12 +3,11 @@ import { Failure } from '../base/failure.ts'
 import { formatRetryAfter } from '../engines/retry-after.ts'
 import { answerHeaders, costUsd } from './answer-headers.ts'
 import { sha256 } from './body.ts'
+import { countedWhole } from './counted-text.ts'
 import type { Routed } from './call.ts'
-import { estimated, type Tokens, tokensOf } from './estimate.ts'
 import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { keepAnswer, mayChange } from './idempotency.ts'
-import { promptTokens } from './intent.ts'
 import type { Refusal, WholeAnswer } from './outcome.ts'
 import { renamed } from './rename.ts'
 
@@ -20,7 +19,7 @@ export const relayWhole = async (
   flight: Flight,
 ): Promise<Response | Failure> => {
   const bytes = shownBytes(answer, call)
-  const usage = wholeTokens(answer, call)
+  const usage = answer.facts.usage ?? (await countedWhole(answer, call, house))
   const headers = answerHeaders(call, answer.content_type)
   const cost = costUsd(call, usage)
   if (cost !== undefined) headers.set('x-weir-cost-usd', cost)
@@ -95,10 +94,6 @@ export const shownBytes = ({ bytes, facts }: WholeAnswer, call: Routed): Uint8Ar
   call.model!.config.rewrite_model
     ? renamed(bytes, facts.model_start, facts.model_end, Buffer.from(JSON.stringify(call.body.model)))
     : bytes
-
-/** Tokens of a whole answer: as the engine counted them, else by the size of the texts. */
-export const wholeTokens = ({ facts }: WholeAnswer, call: Routed): Tokens =>
-  facts.usage ?? estimated(promptTokens(call), tokensOf(facts.text_bytes + facts.reasoning_bytes + facts.tool_bytes))
 
 /** The engine's JSON untouched; anything else (a proxy's page) becomes the message of an OpenAI error. */
 export const jsonError = ({ bytes, content_type, status }: Refusal): Uint8Array => {

@@ -40,14 +40,15 @@ export class Splice {
     this.#finished = new Set(delivered.finished)
   }
 
-  /** The event as the client gets it, as JSON; undefined if it has nothing new for it. */
-  rewrite(json: string): string | undefined {
+  /** The event as the client gets it, as JSON, without its usage if so wished; undefined if it has nothing new for it. */
+  rewrite(json: string, hides_usage = false): string | undefined {
     const event = readEvent(json)
     if (event === undefined) {
       this.diverged = true
       return undefined
     }
     for (const name of ENVELOPE) if (event[name] !== undefined) event[name] = this.#first[name] ?? event[name]
+    if (hides_usage) delete event['usage']
     const usage = fieldsOf(event['usage'])
     if (this.#usage !== undefined && Object.keys(usage).length > 0) event['usage'] = this.#usage(usage)
     const choices = listOf(event['choices'])

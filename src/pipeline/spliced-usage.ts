@@ -13,28 +13,29 @@ export type Standing = { readonly tokens: Tokens; readonly by_engine: boolean }
 export const splicedUsage = (
   way: Way,
   before: Standing,
-  own: Tokens | undefined,
+  own: Standing | undefined,
   counted: number,
   diverged: boolean,
 ): Standing => {
   const had = before.tokens
   if (diverged) return before
   if (way === 'replay') {
-    if (own !== undefined && own.completion_tokens >= had.completion_tokens) return { tokens: own, by_engine: true }
+    if (own !== undefined && own.tokens.completion_tokens >= had.completion_tokens) return own
     return { ...before, tokens: { ...had, completion_tokens: Math.max(had.completion_tokens, counted) } }
   }
   if (own === undefined)
     return { tokens: { ...had, completion_tokens: had.completion_tokens + counted }, by_engine: false }
-  const prompt_tokens = before.by_engine ? had.prompt_tokens : Math.max(0, own.prompt_tokens - had.completion_tokens)
+  const { tokens } = own
+  const prompt_tokens = before.by_engine ? had.prompt_tokens : Math.max(0, tokens.prompt_tokens - had.completion_tokens)
   return {
     tokens: {
-      ...estimated(prompt_tokens, had.completion_tokens + own.completion_tokens),
-      cached_tokens: Math.min(own.cached_tokens, prompt_tokens),
-      reasoning_tokens: had.reasoning_tokens + own.reasoning_tokens,
+      ...estimated(prompt_tokens, had.completion_tokens + tokens.completion_tokens),
+      cached_tokens: Math.min(tokens.cached_tokens, prompt_tokens),
+      reasoning_tokens: had.reasoning_tokens + tokens.reasoning_tokens,
       audio_input_tokens: 0,
       audio_output_tokens: 0,
     },
-    by_engine: before.by_engine,
+    by_engine: before.by_engine && own.by_engine,
   }
 }
 
@@ -44,11 +45,17 @@ export const shownUsage =
   (usage: Fields): Fields => {
     const count = (value: unknown) => (typeof value === 'number' && value >= 0 ? value : 0)
     const details = fieldsOf(usage['prompt_tokens_details'])
-    const own = {
+    const tokens = {
       ...estimated(count(usage['prompt_tokens']), count(usage['completion_tokens'])),
       cached_tokens: count(details['cached_tokens']),
     }
-    const { prompt_tokens, completion_tokens, cached_tokens } = splicedUsage('prefix', before, own, 0, false).tokens
+    const { prompt_tokens, completion_tokens, cached_tokens } = splicedUsage(
+      'prefix',
+      before,
+      { tokens, by_engine: true },
+      0,
+      false,
+    ).tokens
     return {
       ...usage,
       prompt_tokens,

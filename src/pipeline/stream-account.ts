@@ -1,14 +1,16 @@
 import { Failure } from '../base/failure.ts'
 import type { EndingKind } from '../journal/record.ts'
 import type { Routed } from './call.ts'
-import { estimated, streamTokens } from './estimate.ts'
+import { CountedPart, countedWhole, countWaitMs, expectCount, isSilent, wholeTokens } from './counted-text.ts'
+import { estimated, type Tokens } from './estimate.ts'
 import type { House } from './house.ts'
+import type { Flight } from './flight.ts'
 import { promptTokens } from './intent.ts'
+import { leaveAll } from './place.ts'
 import type { WholeAnswer } from './outcome.ts'
-import { wholeTokens } from './relay-whole.ts'
 import type { End } from './settle.ts'
 import type { Way } from './splice-stream.ts'
-import { type Standing, splicedUsage } from './spliced-usage.ts'
+import type { Standing } from './spliced-usage.ts'
 import type { StreamSource } from './stream-source.ts'
 
 /** A long stream is written down so often, so that a crash bills what was delivered. */
@@ -23,30 +25,53 @@ export class StreamAccount {
   readonly #hash = new Bun.CryptoHasher('sha256')
   #progress_tick_ms: number
   #prompt_tokens: number | undefined
-  /** What came before the present engine's part, and how that part was asked for. */
-  #before: { readonly way: Way; readonly standing: Standing } | undefined
+  #whole_tokens: Tokens | undefined
+  /** The parts of the engines that gave the answer, the present one's last. */
+  readonly #parts: CountedPart[] = []
 
   constructor(call: Routed, house: House) {
     this.#call = call
     this.#house = house
     this.#progress_tick_ms = house.tick()
+    expectCount(call, house)
+  }
+
+  /** An engine's stream begins: the first, or the rest of an answer that broke off, asked for in some way. */
+  begins(source: StreamSource, way?: Way): void {
+    this.#parts.push(new CountedPart(this.#call, this.#house, source, way))
   }
 
   /** What the client has so far. */
-  standing(source: StreamSource | undefined): Standing {
-    const counted = source === undefined ? 0 : streamTokens(source.text_events, source.text_bytes)
-    if (this.#before !== undefined && source !== undefined)
-      return splicedUsage(this.#before.way, this.#before.standing, source.usage, counted, source.diverged)
-    if (source?.usage !== undefined) return { tokens: source.usage, by_engine: true }
-    if (this.whole !== undefined)
-      return { tokens: wholeTokens(this.whole, this.#call), by_engine: this.whole.facts.usage !== undefined }
+  standing(): Standing {
+    if (this.whole !== undefined) {
+      const tokens = this.#whole_tokens ?? wholeTokens(this.whole, this.#call)
+      return { tokens, by_engine: this.whole.facts.usage !== undefined }
+    }
     this.#prompt_tokens ??= promptTokens(this.#call)
-    return { tokens: estimated(this.#prompt_tokens, counted), by_engine: false }
+    let standing: Standing | undefined
+    for (const part of this.#parts) standing = part.standing(standing, this.#prompt_tokens)
+    return standing ?? { tokens: estimated(this.#prompt_tokens, 0), by_engine: false }
   }
 
-  /** The answer goes on at another engine. */
-  goesOn(way: Way, standing: Standing): void {
-    this.#before = { way, standing }
+  /**
+   * Has counted what was generated and its engine did not count, so that {@link standing} knows it; undefined if there is
+   * nothing of the kind. What is known so far is written down, so that a crash meanwhile bills it; and the engine, and the
+   * places that the call takes, do not wait for it.
+   */
+  counted(source: StreamSource | undefined, flight: Pick<Flight, 'cancel'>): Promise<unknown> | undefined {
+    const { whole } = this
+    if (whole !== undefined && whole.facts.usage === undefined)
+      return countedWhole(whole, this.#call, this.#house).then((tokens) => (this.#whole_tokens = tokens))
+    // An engine that counted the rest counted on what its client was shown of the parts before.
+    if (source === undefined || (source.counted && !source.diverged)) return undefined
+    if (source.state === 'done') isSilent(this.#call.target?.engine)
+    const due = this.#parts.filter((part) => part.due)
+    if (due.length === 0 || this.#house.counter === undefined) return undefined
+    this.#write()
+    if (source.state !== 'done') flight.cancel()
+    leaveAll(this.#call, this.#house)
+    const within_ms = countWaitMs(this.#call, this.#house)
+    return Promise.all(due.map((part) => part.settle(within_ms)))
   }
 
   /** Counts bytes that went to the client; pings are no part of the answer. */
@@ -56,10 +81,15 @@ export class StreamAccount {
   }
 
   /** Writes a long answer down now and then. */
-  note(source: StreamSource, now_tick_ms: number = this.#house.tick()): void {
+  note(now_tick_ms: number = this.#house.tick()): void {
+    this.#parts.at(-1)?.follow()
     if (now_tick_ms - this.#progress_tick_ms < PROGRESS_MS) return
     this.#progress_tick_ms = now_tick_ms
-    const { tokens, by_engine } = this.standing(source)
+    this.#write()
+  }
+
+  #write(): void {
+    const { tokens, by_engine } = this.standing()
     const { prompt_tokens, completion_tokens } = tokens
     const position = this.#house.journal.append({
       kind: 'progress',
@@ -76,7 +106,7 @@ export class StreamAccount {
 
   /** What the ending of the call says. `source` is undefined if no stream ever began. */
   end(ending: EndingKind, source: StreamSource | undefined, failure: string): End {
-    const { tokens, by_engine } = this.standing(source)
+    const { tokens, by_engine } = this.standing()
     const billed = source !== undefined || this.whole !== undefined || ending === 'cut_by_client'
     return {
       ending,

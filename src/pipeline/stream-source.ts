@@ -1,12 +1,14 @@
 import { Failure } from '../base/failure.ts'
 import type { AnswerError } from '../engines/answer-error.ts'
 import { type AnswerFacts, readAnswer } from '../engines/openai-events.ts'
+import { type Edit, removeMember, splice as spliced } from '../engines/json-splice.ts'
+import { jsonRange } from '../engines/json-value.ts'
 import { SseScanner } from '../engines/sse-scanner.ts'
 import { TransportFailure } from '../engines/transport.ts'
 import type { Usage } from '../engines/usage.ts'
 import type { Delivered } from './delivered.ts'
 import { CLOSING, eventOf } from './event-bytes.ts'
-import { renamed } from './rename.ts'
+import { GeneratedText } from './generated-text.ts'
 import type { Splice } from './splice-stream.ts'
 
 /** How a stream stands. `done`: `[DONE]` came. `ended`: the body ended without it. `error`: an error event came. */
@@ -16,6 +18,8 @@ export type SourceState = 'open' | 'done' | 'ended' | 'cut' | 'error'
 export type StreamWishes = {
   /** It asked for the usage chunk. */
   readonly usage: boolean
+  /** Usage that stands beside a choice was asked for by the gateway alone. */
+  readonly hides_usage?: boolean
   /** Choices that it asked for, at least. */
   readonly choices: number
   /** The model's name as the client knows it, if answers are to show that. */
@@ -39,9 +43,8 @@ export class StreamSource {
   finish_reason = ''
   /** True once any sound event came. */
   begun = false
-  /** Events that carried generated text, and its bytes. */
-  text_events = 0
-  text_bytes = 0
+  /** What was generated since the engine last told its count. */
+  readonly text = new GeneratedText()
   /** Events that were left out because their data was not JSON. */
   malformed_events = 0
   /** The error event, once the state is `error`: what it says, and its JSON as it came, if it was JSON. */
@@ -160,35 +163,37 @@ export class StreamSource {
   }
 
   #note(facts: AnswerFacts): void {
-    if (facts.usage !== undefined) this.usage = facts.usage
+    if (facts.usage !== undefined) {
+      this.usage = facts.usage
+      this.text.counted()
+    } else this.text.note(facts, this.#scanner.data_buffer, this.#scanner.data_start, this.#scanner.data_end)
     if (facts.choice_index_max >= this.#choices) this.#choices = facts.choice_index_max + 1
     for (const { index, reason } of facts.finishes) {
       this.#finished.add(index)
       this.finish_reason = reason
     }
-    const bytes = facts.text_bytes + facts.reasoning_bytes + facts.tool_bytes
-    if (bytes > 0) {
-      this.text_events++
-      this.text_bytes += bytes
-    }
+  }
+
+  /** True if the engine's own count is that of the whole answer, or of all that came of it. */
+  get counted(): boolean {
+    const { usage, text, state } = this
+    return usage !== undefined && (text.bytes === 0 || state === 'done' || (state === 'ended' && this.finished))
   }
 
   /** Adds the scanner's event to what the client gets. */
   #show(facts: AnswerFacts): void {
     const { buffer, start, end, data_buffer, data_start, data_end } = this.#scanner
-    const { splice } = this.#wishes
-    if (splice !== undefined) return this.#showRest(splice)
+    const { splice, hides_usage } = this.#wishes
+    const hidden = hides_usage === true && facts.usage_start >= 0 && !facts.usage_only
+    if (splice !== undefined) return this.#showRest(splice, hidden)
     this.#wishes.delivered?.note(facts, data_buffer, data_start, data_end)
-    if (this.#alias_json !== undefined && facts.model_start >= 0) {
+    const alias = facts.model_start < 0 ? undefined : this.#alias_json
+    if (alias !== undefined || hidden) {
+      const edits: Edit[] = []
+      if (alias !== undefined) edits.push({ start: facts.model_start, end: facts.model_end, with: alias })
+      if (hidden) edits.push(withoutUsage(data_buffer, facts))
       this.#closeRun()
-      if (data_buffer === buffer) {
-        const event = buffer.subarray(start, end)
-        this.#pieces.push(renamed(event, facts.model_start - start, facts.model_end - start, this.#alias_json))
-      } else {
-        const data = data_buffer.subarray(data_start, data_end)
-        const json = renamed(data, facts.model_start - data_start, facts.model_end - data_start, this.#alias_json)
-        this.#pieces.push(eventOf(json))
-      }
+      this.#pieces.push(this.#edited(edits))
       return
     }
     if (this.#run === buffer && this.#run_end === start) {
@@ -201,10 +206,21 @@ export class StreamSource {
     this.#run_end = end
   }
 
+  /** The scanner's event with edits of its data. */
+  #edited(edits: readonly Edit[]): Uint8Array {
+    const { buffer, start, end, data_buffer, data_start, data_end } = this.#scanner
+    const is_inside = data_buffer === buffer
+    const from = is_inside ? start : data_start
+    const bytes = data_buffer.subarray(from, is_inside ? end : data_end)
+    const moved = edits.map((edit) => ({ ...edit, start: edit.start - from, end: edit.end - from }))
+    const edited = Buffer.concat(spliced(bytes, moved))
+    return is_inside ? edited : eventOf(edited)
+  }
+
   /** Adds what the scanner's event has new. */
-  #showRest(splice: Splice): void {
+  #showRest(splice: Splice, hidden: boolean): void {
     const { data_buffer, data_start, data_end } = this.#scanner
-    const json = splice.rewrite(Buffer.from(data_buffer.subarray(data_start, data_end)).toString('utf8'))
+    const json = splice.rewrite(Buffer.from(data_buffer.subarray(data_start, data_end)).toString('utf8'), hidden)
     if (splice.diverged) return this.#broken(new Failure('engine_cut'))
     if (json !== undefined) this.#pieces.push(eventOf(Buffer.from(json)))
   }
@@ -216,4 +232,13 @@ export class StreamSource {
     const whole = this.#run_start === 0 && this.#run_end === run.length
     this.#pieces.push(whole ? run : run.subarray(this.#run_start, this.#run_end))
   }
+}
+
+/** Takes `usage` out of an event's data. */
+const withoutUsage = (bytes: Uint8Array, { usage_start, usage_end }: AnswerFacts): Edit => {
+  let colon = usage_start - 1
+  while (bytes[colon] !== 0x3a) colon--
+  let quote = colon - 1
+  while (bytes[quote] !== 0x22) quote--
+  return removeMember(bytes, jsonRange(bytes, usage_start, usage_end, quote - 'usage"'.length))
 }

@@ -1,9 +1,18 @@
 import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import type { EngineConfig } from '../config/schema.ts'
-import { addMembers, type Edit, replaceValue, setNested, splice } from '../engines/json-splice.ts'
+import {
+  addMembers,
+  type Edit,
+  type Member,
+  replaceValue,
+  setMember,
+  setNested,
+  splice,
+} from '../engines/json-splice.ts'
 import type { UpstreamRequest } from '../engines/transport.ts'
 import { joinUrl } from '../engines/url.ts'
+import type { Body } from './body.ts'
 import type { Routed } from './call.ts'
 
 /** Headers of the client that an engine may see. Everything else stays here, above all the client's credential. */
@@ -49,13 +58,10 @@ const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
   const { bytes, scan } = body
   const edits: Edit[] = []
   if (target.model !== body.model) edits.push(replaceValue(scan.values.model!, JSON.stringify(target.model)))
-  const asks_usage = streams(call) && !body.wants_usage && !target.engine.config.can.includes('no_stream_options')
-  if (asks_usage) {
-    const outer = scan.values.stream_options
-    const inner = scan.values['stream_options.include_usage']
-    const edit = setNested(bytes, scan.root, ['stream_options', 'include_usage'], outer, inner, 'true')
-    if (edit instanceof Failure) return edit
-    edits.push(edit)
+  if (streams(call) && !target.engine.config.can.includes('no_stream_options')) {
+    const options = streamOptions(body, asksContinuous(call, target))
+    if (options instanceof Failure) return options
+    edits.push(...options)
   }
   const ceiling = call.held?.ceiling_tokens
   if (ceiling !== undefined) {
@@ -65,6 +71,37 @@ const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
   }
   return edits
 }
+
+/** True if the engine is to tell its usage with every chunk. */
+export const asksContinuous = (call: Routed, { engine }: Target): boolean =>
+  streams(call) && engine.config.can.includes('continuous_usage') && !engine.config.can.includes('no_stream_options')
+
+/** Asks for usage, where the client did not: in the last chunk, and if so wished in every one. */
+const streamOptions = (body: Body, continuous: boolean): Edit[] | Failure => {
+  const { bytes, scan, wants_usage, wants_continuous_usage } = body
+  const outer = scan.values.stream_options
+  const wanted: (typeof OPTIONS)[number][] = []
+  if (!wants_usage) wanted.push('include_usage')
+  if (continuous && !wants_continuous_usage) wanted.push('continuous_usage_stats')
+  const [first] = wanted
+  if (first === undefined) return []
+  if (outer?.type !== 'object') {
+    const one = setNested(bytes, scan.root, ['stream_options', first], outer, undefined, 'true')
+    if (one instanceof Failure || wanted.length === 1) return one instanceof Failure ? one : [one]
+    const both = JSON.stringify(Object.fromEntries(wanted.map((name) => [name, true])))
+    return [setMember(bytes, scan.root, 'stream_options', outer, both)]
+  }
+  const edits: Edit[] = []
+  const missing: Member[] = []
+  for (const name of wanted) {
+    const said = scan.values[`stream_options.${name}`]
+    if (said === undefined) missing.push([name, 'true'])
+    else edits.push(replaceValue(said, 'true'))
+  }
+  return missing.length === 0 ? edits : [...edits, addMembers(bytes, outer, missing)]
+}
+
+const OPTIONS = ['include_usage', 'continuous_usage_stats'] as const
 
 /** An engine has a handful of addresses, asked for with every call. */
 const addresses = new WeakMap<EngineConfig, Map<string, string>>()

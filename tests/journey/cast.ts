@@ -33,6 +33,8 @@ export type PartSettings = {
   readonly model?: object
   /** Models to go on with. */
   readonly fallbacks?: readonly string[]
+  /** More settings of the model. */
+  readonly of_model?: object
   readonly price?: object
   readonly budgets?: readonly object[]
 }
@@ -105,6 +107,7 @@ export const newCast = (
       }),
       ...(more.budgets && { budgets: more.budgets }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
+      ...more.of_model,
       ...more.model,
     })
     return { model, engines: played, names }

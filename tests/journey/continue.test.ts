@@ -232,7 +232,7 @@ describe('half an answer stays half an answer', () => {
     expect(got.errors()).toMatchObject([{ code: 'engine_cut' }])
     expect(got.done).toBe(false)
     const row = await cast.row(got.id)
-    expect(row).toMatchObject({ ending: 'cut_by_engine', attempts: 2, completion_tokens: 2, prompt_tokens: 2 })
+    expect(row).toMatchObject({ ending: 'cut_by_engine', attempts: 2, completion_tokens: 4, prompt_tokens: 2 })
     // To answer otherwise is no fault.
     expect(await cast.health(other_text.names[1]!)).toMatchObject({ health: 'healthy' })
     await eventually(() => other_text.engines[1]!.requests[0]!.state !== 'answering')
@@ -251,7 +251,7 @@ describe('half an answer stays half an answer', () => {
       expect(got.errors()).toHaveLength(1)
       expect(got.done).toBe(false)
       expect(asked(part)).toEqual([...times])
-      expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', completion_tokens: 2, prompt_tokens: 2 })
+      expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', completion_tokens: 4, prompt_tokens: 2 })
     })
 
   test('if three engines break off, whose parts follow each other', async () => {
@@ -259,7 +259,7 @@ describe('half an answer stays half an answer', () => {
     expect(got.text()).toBe('The answer is The answer is The answer is ')
     expect(got.errors()).toHaveLength(1)
     expect(asked(all_broken).toSorted()).toEqual([0, 1, 1, 1])
-    expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', attempts: 3, completion_tokens: 6 })
+    expect(await cast.row(got.id)).toMatchObject({ ending: 'cut_by_engine', attempts: 3, completion_tokens: 12 })
   })
 })
 
@@ -283,7 +283,7 @@ test('a client that left has nothing continued for it', async () => {
   const silent = left.engines[1]!.requests.length === 1
   leaving.abort()
   if (silent) await left.engines[1]!.hangUp(0)
-  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({ attempts: 2, completion_tokens: 2 })
+  expect(await cast.row(response.headers.get('x-weir-call-id')!)).toMatchObject({ attempts: 2, completion_tokens: 4 })
   expect(asked(left)[0]! + asked(left)[1]! + asked(left)[2]!).toBe(2)
 })
 

@@ -190,7 +190,8 @@ for (const [index, [name, , code]] of BREAKS.entries())
       status: 200,
       attempts: 2,
       usage_source: 'estimated',
-      completion_tokens: 1,
+      // As the tokenizer has them: The, answer, is, and a space.
+      completion_tokens: 4,
       prompt_tokens: 2,
     })
     // Nothing more is expected of it.

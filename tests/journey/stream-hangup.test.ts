@@ -13,7 +13,7 @@ const cast = newCast({ server: { ping_ms: 400 } })
 const text = (content: string) => D(CH({ content }))
 const finish = D(CH({}, 'stop'))
 const many = (count: number, ms: number): Script =>
-  Array.from({ length: count }, (_, at) => [text(`t${at} `), wait(ms)]).flat()
+  Array.from({ length: count }, () => [text(' word'), wait(ms)]).flat()
 const long = [...many(200, 20), finish, D(US(20, 200)), DONE, end]
 const drain = { engine: { on_disconnect: 'drain' } }
 

@@ -217,8 +217,8 @@ describe('what is asked of another engine', () => {
 describe('what the client pays', () => {
   const before = { tokens: estimated(12, 40), by_engine: false }
   const own = (prompt: number, completion: number, cached = 0) => ({
-    ...estimated(prompt, completion),
-    cached_tokens: cached,
+    tokens: { ...estimated(prompt, completion), cached_tokens: cached },
+    by_engine: true,
   })
   test.each([
     ['a prefix, counted by its engine', 'prefix', own(52, 20, 48), 20, 12, 60, 12, false],

@@ -163,9 +163,10 @@ describe('what goes out', () => {
       const split = run(pieces)
       expect(split.text).toBe(whole.text)
       expect(split.source.usage).toEqual(whole.source.usage)
-      expect([split.source.text_events, split.source.text_bytes]).toEqual([
-        whole.source.text_events,
-        whole.source.text_bytes,
+      expect([split.source.text.events, split.source.text.bytes, split.source.text.take()]).toEqual([
+        whole.source.text.events,
+        whole.source.text.bytes,
+        whole.source.text.take(),
       ])
       for (const { data } of sseEvents(whole.text)) expect(() => JSON.parse(data)).not.toThrow()
     })
