@@ -14,8 +14,10 @@ import { drawRoutingBench, routingBench } from './routing.ts'
 import { peersBench } from './peers.ts'
 import { scaleBench } from './scale.ts'
 import { simulateBench } from './simulate.ts'
+import { outageBench } from './outage.ts'
 import { slowEngineBench } from './slow-engine.ts'
 import { slowLedgerBench } from './slow-ledger.ts'
+import { slowOfThreeBench } from './slow-of-three.ts'
 import { soakBench } from './soak.ts'
 import { stagesBench } from './stages.ts'
 import { streamBench } from './stream.ts'
@@ -59,6 +61,15 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     what: 'calls while each commit of the ledger takes 5, 50 and 500 ms longer, beside a proxy that writes inline',
     runs: 3,
     run: (options) => slowLedgerBench(options),
+  },
+  'slow-of-three': {
+    what: 'P99 of the first token with one of three engines ten times slower, against equal weights',
+    run: (options) => slowOfThreeBench(options),
+  },
+  outage: {
+    what: 'one of three engines killed, and stopped, at 200 calls a second: what clients notice',
+    runs: 3,
+    run: (options) => outageBench(options),
   },
   simulate: { what: 'ten thousand lives of a simulated house', seconds: 3_600, run: simulateBench },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
