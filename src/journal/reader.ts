@@ -13,10 +13,9 @@ import type { JournalRecord } from './record.ts'
 
 /** A record where it stands. */
 export type JournalEntry = {
-  /** Undefined if this version does not know the kind; `raw` holds it. */
+  /** Undefined if this version does not know the kind. */
   readonly record: JournalRecord | undefined
-  /** The payload, a copy. */
-  readonly raw: Uint8Array
+  readonly payload_bytes: number
   readonly series: string
   readonly segment: number
   readonly offset: number
@@ -76,7 +75,7 @@ export const scanFrames = (
     const next_offset = offset + FRAME_HEAD_BYTES + paddedBytes(length)
     entries.push({
       record: decodeRecord(area, payload, length),
-      raw: Uint8Array.prototype.slice.call(bytes, payload, payload + length),
+      payload_bytes: length,
       series: place.series,
       segment: place.segment,
       offset,

@@ -39,8 +39,9 @@ type Opened = { readonly fd: number; readonly segment_bytes: number; readonly st
 /** Most entries of {@link SeriesState.damages}. */
 const damages_max = 100
 
-/** A first read is small, as there is mostly nothing; what does not fit is read with the large buffer. */
+/** A first read is small, as there is mostly nothing; after one that was full they are longer. The large one fits any record. */
 const small = Buffer.alloc(4096)
+const long = Buffer.alloc(64 * 1024)
 const large = Buffer.alloc(limits.record_bytes_max * 2)
 
 /** A reader that begins at the position, or else at the first segment that exists. */
@@ -63,6 +64,7 @@ export const openSeries = ({
   let opened: Opened | undefined
   let [dead, closed, finished, torn] = [false, false, false, false]
   let failure: Failure | undefined
+  let more = false
 
   const open = (number: number): Opened | Failure | undefined => {
     const fd = files.open(`${folder}/${segmentName(series, number)}`)
@@ -110,11 +112,12 @@ export const openSeries = ({
   }
 
   const scan = ({ fd, segment_bytes }: Opened, bounds: Bounds): Scan => {
-    for (const buffer of [small, large]) {
+    for (const buffer of more ? [long, large] : [small, large]) {
       const want = Math.min(buffer.length, segment_bytes - cursor.offset)
       const bytes = buffer.subarray(0, files.read(fd, buffer.subarray(0, want), cursor.offset))
       const found = scanFrames({ bytes, start: cursor.offset, segment_bytes }, cursor, { series, segment }, bounds)
-      if (found.stop !== 'short' || found.entries.length > 0) return found
+      more = found.stop === 'short'
+      if (!more || found.entries.length > 0) return found
       if (bytes.length < want) return { ...found, stop: 'torn' }
     }
     throw new Error(`journal: a frame of ${series}/${segment}/${cursor.offset} exceeds the read buffer`)
@@ -184,7 +187,7 @@ export const openSeries = ({
     let [bytes, counted] = [0, 0]
     try {
       while (!finished && !failure) {
-        for (; counted < entries.length; counted++) bytes += entries[counted]!.raw.length
+        for (; counted < entries.length; counted++) bytes += entries[counted]!.payload_bytes
         const left = { records_max: bounds.records_max - counted, bytes_max: bounds.bytes_max - bytes }
         if (left.records_max <= 0 || left.bytes_max <= 0) return { entries, more: true }
         const went = step(left, look, entries)

@@ -75,7 +75,7 @@ export const openJournalTail = (options: JournalTailOptions): JournalTail => {
         const read = reader.read(bounds, look)
         for (const entry of read.entries) {
           entries.push(entry)
-          bytes += entry.raw.length
+          bytes += entry.payload_bytes
         }
         if (read.more) {
           turn = (turn + i + 1) % all.length

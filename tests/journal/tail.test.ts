@@ -88,7 +88,7 @@ test('batches are bounded, and reading on from any of them gives the rest', asyn
       const batch = tail.poll(bounds)
       more = batch.more
       expect(batch.entries.length).toBeLessThanOrEqual(bounds.records_max)
-      const bytes = batch.entries.slice(0, -1).reduce((sum, { raw }) => sum + raw.length, 0)
+      const bytes = batch.entries.slice(0, -1).reduce((sum, { payload_bytes }) => sum + payload_bytes, 0)
       expect(bytes).toBeLessThanOrEqual(bounds.bytes_max)
       seen.push(...batch.entries)
       if (batch.entries.length > 0) positions = [positionAfter(batch.entries.at(-1)!)]
