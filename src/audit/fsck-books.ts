@@ -9,7 +9,7 @@ type Row = Readonly<Record<string, bigint | string | null>>
 const FAULTS: readonly (readonly [sql: string, says: (row: Row) => string])[] = [
   [
     `SELECT c.id, c.hold_nanodollars AS want, coalesce(sum(e.amount_nanodollars), 0) AS got FROM calls c
-       LEFT JOIN entries e ON e.call_id = c.id AND e.kind = 'hold' GROUP BY c.id HAVING want <> got`,
+       JOIN entries e ON e.call_id = c.id AND e.kind = 'hold' GROUP BY c.id HAVING want <> got`,
     ({ id, want, got }) => `call ${id} holds ${want} nanodollars and its entries ${got}`,
   ],
   [

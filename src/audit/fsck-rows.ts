@@ -41,15 +41,23 @@ export const checkRows = (db: Database): RowCheck => {
   )
   const attempts = db.prepare<Row, [string]>('SELECT * FROM attempts WHERE call_id = ? ORDER BY n')
   const entry = db.prepare<Row, [number]>('SELECT * FROM entries WHERE id = ?')
+  const posted = db.prepare<Row, [string, bigint]>(
+    'SELECT * FROM entries WHERE call_id = ? AND log_index = ? ORDER BY id',
+  )
 
   const want = (type: Type, row: Row, leaf: Leaf): Record<string, Canonical> => {
     if (type !== 'call') return { ...plain(row), type }
     const { salt, ...rest } = row
-    const tried = attempts.all(String(row['id'])).map(({ call_id: _call, ...attempt }) => plain(attempt))
+    const id = String(row['id'])
+    const tried = attempts.all(id).map(({ call_id: _call, ...attempt }) => plain(attempt))
+    const entries = posted
+      .all(id, (row['log_index'] ?? -1n) as bigint)
+      .map(({ call_id: _call, log_index: _index, ...transfer }) => plain(transfer))
     count('attempts', tried.length)
+    count('entries', entries.length)
     // An erased salt leaves its hash in the leaf, and nothing to compare it with.
     const salt_sha256 = salt instanceof Uint8Array ? sha256(salt).toHex() : String(leaf['salt_sha256'])
-    return { ...plain(rest), salt_sha256, tried, type }
+    return { ...plain(rest), entries, salt_sha256, tried, type }
   }
 
   const compareEntries = (index: number, leaf: Leaf, bytes: Buffer) => {

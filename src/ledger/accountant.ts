@@ -52,8 +52,11 @@ export type Accountant = {
 /** Records folded into one transaction. */
 const BATCH_RECORDS_MAX = 2_000
 const BATCH_BYTES_MAX = 8 * 1024 * 1024
-/** Pause between batches while there is work: calls that end within it share one commit. */
-const BUSY_MS = 4
+/**
+ * Pause after a batch: calls that end within it share one commit, whose pages and sync cost as much as some ten rows. It
+ * grows with what the batch held, so a single call has its row at once and a busy house commits ten times a second.
+ */
+const BUSY_MS = { least: 4, each_record: 2, most: 100 } as const
 const RETRY_MS_MAX = 1_000
 /** An idle look counts for a drain only from here on: a series that was just begun may not be known yet. */
 const DISCOVER_MS = 220
@@ -61,9 +64,9 @@ const DISCOVER_MS = 220
 const TIDY_MS = 5_000
 
 /**
- * Runs the loop: tail the journals, fold, post. An idle loop looks every `poll_ms`, a busy one at once. A write that
- * finds the database locked or full is repeated until it works; nothing is skipped and nothing posted twice. A series
- * whose writer is gone is read to its end first; then its open calls are settled.
+ * Runs the loop: tail the journals, fold, post. An idle loop looks every `poll_ms`, a busy one pauses the longer the more
+ * it found. A write that finds the database locked or full is repeated until it works; nothing is skipped and nothing
+ * posted twice. A series whose writer is gone is read to its end first; then its open calls are settled.
  */
 export const runAccountant = (ports: AccountantPorts): Accountant => {
   const state: State = {
@@ -102,7 +105,7 @@ type State = {
 }
 
 const loop = async (ports: AccountantPorts, state: State): Promise<void> => {
-  let idle_ms = BUSY_MS
+  let pause_ms: number = BUSY_MS.least
   while (!state.stopping) {
     const waiting = state.drains.filter(({ from_ms }) => from_ms <= tickMs())
     const worked = await step(ports, state)
@@ -112,10 +115,13 @@ const loop = async (ports: AccountantPorts, state: State): Promise<void> => {
       for (const { resolve } of waiting) resolve()
       state.drains = state.drains.filter((drain) => !waiting.includes(drain))
     }
-    idle_ms = worked > 0 ? BUSY_MS : Math.min(idle_ms * 2, ports.poll_ms)
-    await state.pause.wait(worked < BATCH_RECORDS_MAX ? idle_ms : 0)
+    pause_ms = worked > 0 ? busyMs(worked) : Math.min(Math.max(pause_ms, BUSY_MS.least) * 2, ports.poll_ms)
+    await state.pause.wait(pause_ms)
   }
 }
+
+const busyMs = (records: number): number =>
+  records < BATCH_RECORDS_MAX ? Math.min(BUSY_MS.least + records * BUSY_MS.each_record, BUSY_MS.most) : 0
 
 // Whether a writer is gone is asked before its series is read to the end, never after.
 const step = async (ports: AccountantPorts, state: State): Promise<number> => {

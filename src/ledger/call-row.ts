@@ -52,7 +52,12 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList, serie
     finish_reason: ending.finish_reason,
     ending: ending.ending,
     failure: ending.failure,
-    ...usage,
+    prompt_tokens,
+    cached_tokens,
+    completion_tokens,
+    reasoning_tokens,
+    audio_input_tokens,
+    audio_output_tokens,
     usage_source: ending.usage_source,
     attempts: count(ending.attempts),
     hold_nanodollars: BigInt(count(intent.hold_nanodollars)),
@@ -90,6 +95,12 @@ export const entriesAtEnd = (row: CallRow, at_ms: number): NewEntry[] => {
   if (rest > 0n) transfers.push(entry(row.id, at_ms, 'release', held(row.tenant), tenant(row.tenant), rest))
   if (owed > covered) transfers.push(entry(row.id, at_ms, 'capture', tenant(row.tenant), REVENUE, owed - covered))
   return transfers
+}
+
+/** The transfer of a call whose hold was never an entry, as its intent and ending came together: its charge, if any. */
+export const entriesAtOnce = (row: CallRow, at_ms: number): NewEntry[] => {
+  const owed = row.charge_nanodollars ?? 0n
+  return owed > 0n ? [entry(row.id, at_ms, 'capture', tenant(row.tenant), REVENUE, owed)] : []
 }
 
 /** Refused calls as the ledger has them. */

@@ -18,7 +18,9 @@ export const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>
   const statement = sqlite.prepare(
     `INSERT INTO "${getTableName(table)}" (${columns}) VALUES (${places}) ${on_conflict}`,
   )
+  // Compiled: looking up forty properties by variable names costs as much as a row's page.
+  const values = new Function('row', `return [${names.map((name) => `row[${JSON.stringify(name)}] ?? null`).join()}]`)
   return (row: Row): void => {
-    statement.run(...names.map((name) => row[name] ?? null))
+    statement.run(...(values(row) as SQLQueryBindings[]))
   }
 }

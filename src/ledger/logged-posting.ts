@@ -1,6 +1,6 @@
 import { saltedBodyHash } from '../audit/leaf.ts'
 import type { LedgerLog } from './ledger-log.ts'
-import { callLeaf, entriesLeaf, entryMember, refusalLeaf } from './leaves.ts'
+import { callLeaf, entriesLeaf, refusalLeaf } from './leaves.ts'
 import type { Posting } from './posting.ts'
 import type { AttemptRow, CallRow, EntryRow, NewEntry, NewRefusal, RefusalRow } from './tables.ts'
 
@@ -37,21 +37,31 @@ export const logPosting = (log: LedgerLog | undefined, posting: Loggable, next: 
     leaves.push(leaf(log_index))
     return log_index
   }
-  const calls = logCalls(posting.rows, posting.attempts, take)
-  const entries = logEntries(posting.entries, next.entry, take)
+  const entries: EntryRow[] = []
+  const number = (entry: NewEntry): EntryRow => {
+    const row: EntryRow = { ...entry, id: next.entry + entries.length, log_index: null }
+    entries.push(row)
+    return row
+  }
+  const { calls, left } = logCalls(posting, number, take)
+  logEntries(left, number, take)
   const refusals = logRefusals(posting.refusals, next.refusal, take)
   log.append(leaves)
   return { calls, entries, refusals }
 }
 
 type Take = (leaf: (log_index: number) => Uint8Array) => number
+/** Gives an entry its number. Must be asked in the order of the leaves: a table's last row has to be in its last leaf. */
+type Numbering = (entry: NewEntry) => EntryRow
 
 const NONE: readonly AttemptRow[] = []
 
-const logCalls = (rows: readonly CallRow[], attempts: readonly AttemptRow[], take: Take): CallRow[] => {
+/** A leaf for each call, which holds its entries as well; `left` are the entries of calls that have no row yet. */
+const logCalls = ({ rows, attempts, entries }: Loggable, number: Numbering, take: Take) => {
   const tried = Map.groupBy(attempts, ({ call_id }) => call_id)
   const salts = crypto.getRandomValues(new Uint8Array(rows.length * SALT_BYTES))
-  return rows.map((row, nth) => {
+  let at = 0
+  const calls = rows.map((row, nth) => {
     const salt = salts.slice(nth * SALT_BYTES, (nth + 1) * SALT_BYTES)
     const stored: CallRow = {
       ...row,
@@ -59,34 +69,35 @@ const logCalls = (rows: readonly CallRow[], attempts: readonly AttemptRow[], tak
       request_sha256: salted(salt, row.request_sha256),
       response_sha256: salted(salt, row.response_sha256),
     }
+    const posted: EntryRow[] = []
+    for (; entries[at]?.call_id === row.id; at++) posted.push(number(entries[at]!))
     take((log_index) => {
       stored.log_index = log_index
-      return callLeaf(stored, tried.get(row.id) ?? NONE)
+      for (const entry of posted) entry.log_index = log_index
+      return callLeaf(stored, tried.get(row.id) ?? NONE, posted)
     })
     return stored
   })
+  return { calls, left: entries.slice(at) }
 }
 
 const salted = (salt: Uint8Array, sha256: Uint8Array): Uint8Array =>
   sha256.byteLength === 0 ? sha256 : saltedBodyHash(salt, sha256)
 
 /** Entries of one tenant share a leaf: what is shown of it to prove one entry says nothing of other tenants. */
-const logEntries = (entries: readonly NewEntry[], first_id: number, take: Take): EntryRow[] => {
-  const rows = entries.map((entry, nth): EntryRow => ({ ...entry, id: first_id + nth, log_index: null }))
-  for (const of_tenant of Map.groupBy(rows, tenantOf).values())
-    for (let at = 0; at < of_tenant.length;) at = logOneLeaf(of_tenant, at, take)
-  return rows
+const logEntries = (entries: readonly NewEntry[], number: Numbering, take: Take): void => {
+  for (const of_tenant of Map.groupBy(entries, tenantOf).values())
+    for (let at = 0; at < of_tenant.length; at += ENTRIES_MAX) {
+      const rows = of_tenant.slice(at, at + ENTRIES_MAX).map(number)
+      take((log_index) => {
+        for (const row of rows) row.log_index = log_index
+        return entriesLeaf(log_index, rows)
+      })
+    }
 }
 
 /** So that an entry of ordinary length never makes its leaf too long. */
 const ENTRIES_MAX = 100
-
-const logOneLeaf = (rows: readonly EntryRow[], from: number, take: Take): number => {
-  const to = Math.min(from + ENTRIES_MAX, rows.length)
-  const log_index = take((index) => entriesLeaf(index, rows.slice(from, to).map(entryMember)))
-  for (let nth = from; nth < to; nth++) rows[nth]!.log_index = log_index
-  return to
-}
 
 const tenantOf = ({ debit, credit }: NewEntry): string => {
   const account = debit.includes(':') ? debit : credit

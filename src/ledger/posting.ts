@@ -1,5 +1,5 @@
 import type { JournalEntry } from '../journal/reader.ts'
-import { callRow, endOf, entriesAtEnd, entriesAtIntent, refusalRow } from './call-row.ts'
+import { callRow, endOf, entriesAtEnd, entriesAtIntent, entriesAtOnce, refusalRow } from './call-row.ts'
 import { learn, unknownCall, type OpenCall } from './open-call.ts'
 import type { PriceList } from './pricing.ts'
 import type { AttemptRow, CallRow, DecisionRow, NewEntry, NewRefusal } from './tables.ts'
@@ -25,6 +25,7 @@ export type Books = {
 export type Posting = {
   readonly rows: readonly CallRow[]
   readonly attempts: readonly AttemptRow[]
+  /** Those of the rows, in the order of the rows, each call's together; then the holds of calls that are open. */
   readonly entries: readonly NewEntry[]
   readonly refusals: readonly NewRefusal[]
   readonly decisions: readonly DecisionRow[]
@@ -45,7 +46,8 @@ export const emptyBooks: Books = { open: new Map(), positions: new Map() }
 /**
  * Folds records into what they change. A call gets its one row when both its intent and its ending are there, in
  * whatever order they and the others come; records before a series' position, repeated ones, and those of calls in
- * `posted` (ids that have a row) change nothing. Cutting the records into batches in another way gives the same tables.
+ * `posted` (ids that have a row) change nothing. Cutting the records into batches in another way gives the same rows and
+ * the same balances; a hold is an entry only if its call outlives the batch of its intent.
  */
 export const fold = (
   books: Books,
@@ -83,11 +85,10 @@ export const fold = (
       draft.ignored += 1
       continue
     }
-    if (record.kind === 'intent') draft.entries.push(...entriesAtIntent(record))
     if (after.intent !== null && after.ending !== null) post(draft, books, prices, after)
     else draft.open.set(id, after)
   }
-  return finish(draft)
+  return finish(draft, books)
 }
 
 /**
@@ -101,7 +102,7 @@ export const settle = (books: Books, prices: PriceList, series: string, end: Omi
   const left = [...books.open.values()].filter((call) => call.series === series)
   left.sort((one, other) => (one.call_id < other.call_id ? -1 : 1))
   for (const call of left) post(draft, books, prices, call)
-  return finish(draft)
+  return finish(draft, books)
 }
 
 /** The books after a posting was written. Changes the maps of `books`, which the caller owns. */
@@ -146,14 +147,26 @@ const post = (draft: Draft, books: Books, prices: PriceList, call: OpenCall) => 
   const { intent, ending } = endOf(call)
   const row = callRow(intent, ending, prices, call.series)
   draft.rows.push(row)
-  draft.entries.push(...entriesAtEnd(row, ending.at_ms))
+  const transfers = isHeld(books, call.call_id) ? entriesAtEnd(row, ending.at_ms) : entriesAtOnce(row, ending.at_ms)
+  for (const transfer of transfers) draft.entries.push(transfer)
   if (call.attempts.length > 0) draft.attempts.push(...attemptRows(call, intent))
   draft.done.add(call.call_id)
   draft.open.delete(call.call_id)
   if (books.open.has(call.call_id)) draft.closed.push(call.call_id)
 }
 
-const finish = ({ open, done: _done, ...draft }: Draft): Posting => ({ ...draft, opened: [...open.values()] })
+const finish = ({ open, done: _done, ...draft }: Draft, books: Books): Posting => {
+  const opened = [...open.values()]
+  for (const { call_id, intent } of opened)
+    if (intent !== null && !isHeld(books, call_id)) draft.entries.push(...entriesAtIntent(intent))
+  return { ...draft, opened }
+}
+
+/** Whether an earlier batch has posted the hold of a call. */
+const isHeld = (books: Books, call_id: string): boolean => {
+  const intent = books.open.get(call_id)?.intent
+  return intent !== undefined && intent !== null
+}
 
 const isBefore = (item: JournaledRecord, position: Position): boolean =>
   item.segment < position.segment || (item.segment === position.segment && item.offset < position.offset)

@@ -2,7 +2,7 @@ import type { SQL } from 'drizzle-orm'
 import { asc, eq, getTableName, sql } from 'drizzle-orm'
 import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
 import type { Store } from './database.ts'
-import { adminActionLeaf, callLeaf, entriesLeaf, entryMember, priceLeaf, refusalLeaf } from './leaves.ts'
+import { adminActionLeaf, callLeaf, entriesLeaf, priceLeaf, refusalLeaf } from './leaves.ts'
 import { admin_actions, attempts, calls, entries, prices, refusals } from './tables.ts'
 
 /**
@@ -50,20 +50,23 @@ const leavesOf = function* ({ drizzle }: Store, from: number, to: number): Gener
       .from(table)
       .where(within(sql`${table.log_index}`, from, to))
       .all()
+  const transfers = Map.groupBy(
+    drizzle
+      .select()
+      .from(entries)
+      .where(within(sql`${entries.log_index}`, from, to))
+      .orderBy(asc(entries.id))
+      .all(),
+    (entry) => entry.log_index!,
+  )
   for (const row of rowsOf(calls) as (typeof calls.$inferSelect)[]) {
     const tried = drizzle.select().from(attempts).where(eq(attempts.call_id, row.id)).orderBy(asc(attempts.n)).all()
-    yield [row.log_index!, callLeaf(row, tried)]
+    yield [row.log_index!, callLeaf(row, tried, transfers.get(row.log_index!) ?? [])]
+    transfers.delete(row.log_index!)
   }
   for (const row of rowsOf(prices) as (typeof prices.$inferSelect)[]) yield [row.log_index!, priceLeaf(row)]
   for (const row of rowsOf(refusals) as (typeof refusals.$inferSelect)[]) yield [row.log_index!, refusalLeaf(row)]
   for (const row of rowsOf(admin_actions) as (typeof admin_actions.$inferSelect)[])
     yield [row.log_index!, adminActionLeaf(row)]
-  const transfers = drizzle
-    .select()
-    .from(entries)
-    .where(within(sql`${entries.log_index}`, from, to))
-    .orderBy(asc(entries.id))
-    .all()
-  for (const [log_index, members] of Map.groupBy(transfers, (entry) => entry.log_index!))
-    yield [log_index, entriesLeaf(log_index, members.map(entryMember))]
+  for (const [log_index, members] of transfers) yield [log_index, entriesLeaf(log_index, members)]
 }

@@ -3,8 +3,10 @@ import type { CallRow, RollupRow } from './tables.ts'
 /** Sums rows by tenant, model and day. Independent of their order. */
 export const addUp = (rows: readonly CallRow[]): RollupRow[] => {
   const sums = new Map<string, RollupRow>()
+  let [day, day_number] = ['', -1]
   for (const row of rows) {
-    const day = dayOf(row.at_ms)
+    const number = Math.floor(row.at_ms / DAY_MS)
+    if (number !== day_number) [day, day_number] = [dayOf(row.at_ms), number]
     const name = `${row.tenant}\n${row.model}\n${day}`
     const sum = sums.get(name) ?? nothing(row, day)
     sum.calls += 1
@@ -18,6 +20,8 @@ export const addUp = (rows: readonly CallRow[]): RollupRow[] => {
   }
   return [...sums.values()]
 }
+
+const DAY_MS = 86_400_000
 
 /** The UTC day of a time, `YYYY-MM-DD`. Requires a time that a Date can hold. */
 export const dayOf = (at_ms: number): string => new Date(at_ms).toISOString().slice(0, 10)

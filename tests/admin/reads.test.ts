@@ -67,9 +67,7 @@ test('a call row has at least what the contract names, and one call its engines 
   expect(same).toEqual(row)
   expect(tried).toMatchObject([{ engine: 'e1' }, { engine: 'e2', because: 'engine_timeout' }])
   expect(entries.map(({ kind, amount_nanodollars }: Record<string, unknown>) => [kind, amount_nanodollars])).toEqual([
-    ['hold', 10_000_000],
     ['capture', row.charge_nanodollars],
-    ['release', 10_000_000 - row.charge_nanodollars],
   ])
 })
 

@@ -4,14 +4,23 @@ import { fold, settle, advance, type JournaledRecord } from '../../src/ledger/po
 import type { Poster } from '../../src/ledger/poster.ts'
 import { PRICES } from './make.ts'
 
-/** Everything in the ledger, to compare two of them. */
-export const contents = ({ sqlite }: Store) =>
-  Object.fromEntries(
-    ['calls', 'attempts', 'entries', 'positions', 'open_calls', 'rollups'].map((table) => [
+/** Everything in the ledger, to compare two of them; of entries what they come to, as holds depend on the batches. */
+export const contents = ({ sqlite }: Store): Record<string, unknown[]> => ({
+  ...Object.fromEntries(
+    ['calls', 'attempts', 'positions', 'open_calls', 'rollups'].map((table) => [
       table,
       sqlite.prepare(`SELECT * FROM ${table} ORDER BY 1, 2, 3`).all(),
     ]),
-  )
+  ),
+  entries: sqlite
+    .prepare(
+      `SELECT call_id, account, sum(amount) AS amount FROM (
+         SELECT call_id, credit AS account, amount_nanodollars AS amount FROM entries
+         UNION ALL SELECT call_id, debit, -amount_nanodollars FROM entries)
+       GROUP BY 1, 2 HAVING sum(amount) <> 0 ORDER BY 1, 2`,
+    )
+    .all(),
+})
 
 /** Posts records as a process does that has just started: books from the tables, batches of the given size, no settling. */
 export const postAll = (

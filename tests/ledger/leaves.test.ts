@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test'
 import { canonicalJson, type Canonical } from '../../src/audit/canonical-json.ts'
 import { LEAF_BYTES_MAX, sha256 } from '../../src/audit/hash.ts'
-import { adminActionLeaf, callLeaf, entriesLeaf, entryMember, priceLeaf, refusalLeaf } from '../../src/ledger/leaves.ts'
+import { adminActionLeaf, callLeaf, entriesLeaf, priceLeaf, refusalLeaf } from '../../src/ledger/leaves.ts'
 import type { AdminActionRow, AttemptRow, CallRow, EntryRow, PriceRow, RefusalRow } from '../../src/ledger/tables.ts'
 import { callRow } from '../../src/ledger/call-row.ts'
 import { PRICE, PRICES, ending, intent } from './make.ts'
@@ -26,6 +26,7 @@ const entry: EntryRow = {
   reason: 'a "gift"',
   log_index: 2,
 }
+const big: EntryRow = { ...entry, id: 4, reason: '', amount_nanodollars: 2n ** 60n }
 const price: PriceRow = { model: 'm1', version: 2, valid_from_ms: 7, ...PRICE, log_index: 1 }
 const refusal: RefusalRow = {
   id: 1,
@@ -59,10 +60,11 @@ const plain = (row: object): Record<string, Canonical> =>
             : value,
     ]),
   )
-const callWant = (row: CallRow, of: readonly AttemptRow[]) => {
+const callWant = (row: CallRow, of: readonly AttemptRow[], posted: readonly EntryRow[] = []) => {
   const { salt: _salt, ...rest } = plain(row)
   const engines = of.map(({ call_id: _call, ...attempt }) => plain(attempt))
-  return { ...rest, type: 'call', salt_sha256: sha256(salt).toHex(), tried: engines }
+  const entries = posted.map(({ call_id: _call, log_index: _index, ...transfer }) => plain(transfer))
+  return { ...rest, type: 'call', salt_sha256: sha256(salt).toHex(), tried: engines, entries }
 }
 const text = (leaf: Uint8Array) => new TextDecoder().decode(leaf)
 const withoutIndex = ({ log_index: _index, ...rest }: EntryRow) => plain(rest)
@@ -70,12 +72,13 @@ const withoutIndex = ({ log_index: _index, ...rest }: EntryRow) => plain(rest)
 test.each([
   ...ODD.map((odd): [Uint8Array, object] => {
     const row = call({ end_user: odd, model: odd, finish_reason: odd })
-    return [callLeaf(row, tried), callWant(row, tried)]
+    return [callLeaf(row, tried, []), callWant(row, tried)]
   }),
-  [callLeaf(call({ charge_nanodollars: null }), []), callWant(call({ charge_nanodollars: null }), [])],
-  [callLeaf(call({ hold_nanodollars: 2n ** 60n }), []), callWant(call({ hold_nanodollars: 2n ** 60n }), [])],
+  [callLeaf(call(), [], [entry, big]), callWant(call(), [], [entry, big])],
+  [callLeaf(call({ charge_nanodollars: null }), [], []), callWant(call({ charge_nanodollars: null }), [])],
+  [callLeaf(call({ hold_nanodollars: 2n ** 60n }), [], []), callWant(call({ hold_nanodollars: 2n ** 60n }), [])],
   [
-    entriesLeaf(2, [entryMember(entry), entryMember({ ...entry, call_id: 'c' })]),
+    entriesLeaf(2, [entry, { ...entry, call_id: 'c' }]),
     { type: 'entries', log_index: 2, entries: [withoutIndex(entry), withoutIndex({ ...entry, call_id: 'c' })] },
   ],
   [priceLeaf(price), { type: 'price', ...plain(price) }],
@@ -86,11 +89,11 @@ test.each([
 )
 
 test('a lone surrogate enters as the replacement character, as SQLite stores it', () =>
-  expect(text(callLeaf(call({ end_user: 'a\ud800' }), []))).toContain('"end_user":"a\ufffd"'))
+  expect(text(callLeaf(call({ end_user: 'a\ud800' }), [], []))).toContain('"end_user":"a\ufffd"'))
 
 test('a row too long for a leaf is there by its hash', () => {
   const row = call({ end_user: '\u0001'.repeat(20_000) })
-  const leaf = callLeaf(row, [])
+  const leaf = callLeaf(row, [], [])
   const whole = new TextEncoder().encode(canonicalJson(callWant(row, [])))
   expect(whole.byteLength).toBeGreaterThan(LEAF_BYTES_MAX)
   expect(text(leaf)).toBe(`{"log_index":5,"sha256":"${sha256(whole).toHex()}","type":"too_long"}`)

@@ -16,15 +16,28 @@ const CAPTURE = 'capture held:acme → revenue 6550000'
 const RELEASE = 'release held:acme → tenant:acme 3450000'
 const RELEASE_ALL = 'release held:acme → tenant:acme 10000000'
 
-/** Plays records of one series whose writer then dies. */
+/** Plays records of one series whose writer then dies, each in a batch of its own. */
 const play = (records: readonly JournalRecord[], prices = PRICES) => {
-  const books = { open: new Map(), positions: new Map() }
-  const first = fold(books, new Set(), prices, journal('w', records))
-  advance(books, first)
-  const last = settle(books, prices, 'w', END)
-  advance(books, last)
-  expect(books.open.size).toBe(0)
-  return { first, last, rows: [...first.rows, ...last.rows], entries: [...first.entries, ...last.entries] }
+  const postings = run(
+    journal('w', records),
+    records.map(() => 1),
+    prices,
+  )
+  const all = <Part extends 'rows' | 'entries' | 'attempts'>(part: Part) =>
+    postings.flatMap<Posting[Part][number]>((posting) => posting[part])
+  return { rows: all('rows'), entries: all('entries'), attempts: all('attempts') }
+}
+
+/** What entries do to each account, by call. */
+const net = (entries: readonly NewEntry[]) => {
+  const sums = new Map<string, bigint>()
+  for (const { call_id, debit, credit, amount_nanodollars } of entries)
+    for (const [account, amount] of [
+      [credit, amount_nanodollars],
+      [debit, -amount_nanodollars],
+    ] as const)
+      sums.set(`${call_id} ${account}`, (sums.get(`${call_id} ${account}`) ?? 0n) + amount)
+  return [...sums].filter(([, sum]) => sum !== 0n).toSorted()
 }
 
 type Case = [why: string, records: JournalRecord[], row: Partial<CallRow>, entries: string[]]
@@ -38,7 +51,12 @@ test.each<Case>([
     { ending: 'whole', charge_nanodollars: 6_550_000n, price_version: 1 },
     [HOLD, CAPTURE, RELEASE],
   ],
-  ['the ending comes first', [Z, A], { ending: 'whole', charge_nanodollars: 6_550_000n }, [HOLD, CAPTURE, RELEASE]],
+  [
+    'the ending comes first: nothing was ever held',
+    [Z, A],
+    { ending: 'whole', charge_nanodollars: 6_550_000n },
+    ['capture tenant:acme → revenue 6550000'],
+  ],
   ['everything comes twice', [A, A, Z, Z, A], { charge_nanodollars: 6_550_000n }, [HOLD, CAPTURE, RELEASE]],
   [
     'a second, different ending',
@@ -242,17 +260,23 @@ test('the row carries every field of both records', () => {
 })
 
 test('a call of several engines lists them all, in order of time', () => {
-  const { first } = play([
+  const { attempts } = play([
     A,
     attempt('a', { at_ms: AT_MS + 30, engine: 'e3' }),
     attempt('a'),
     ending('a', { attempts: 3 }),
   ])
-  expect(first.attempts.map(({ n, engine, because, at_ms }) => [n, engine, because, at_ms - AT_MS])).toEqual([
+  expect(attempts.map(({ n, engine, because, at_ms }) => [n, engine, because, at_ms - AT_MS])).toEqual([
     [1, 'e1', '', 0],
     [2, 'e2', 'engine_timeout', 10],
     [3, 'e3', 'engine_timeout', 30],
   ])
+})
+
+test('intent and ending in one batch: only the charge moves', () => {
+  const posting = fold(emptyBooks, new Set(), PRICES, journal('w', [A, intent('b'), attempt('a'), Z]))
+  expect(posting.entries.map(say)).toEqual(['capture tenant:acme → revenue 6550000', HOLD])
+  expect(posting.entries.map(({ call_id }) => call_id)).toEqual(['a', 'b'])
 })
 
 test('a call that was posted before is not posted again', () => {
@@ -277,7 +301,7 @@ test('only the calls of the dead series are settled', () => {
 })
 
 /** Folds in batches of the given sizes, the last for all that is left, and settles. */
-const run = (records: readonly JournaledRecord[], sizes: readonly number[]): Posting[] => {
+const run = (records: readonly JournaledRecord[], sizes: readonly number[], prices = PRICES): Posting[] => {
   const books = { open: new Map(), positions: new Map() }
   const posted = new Set<string>()
   const postings: Posting[] = []
@@ -288,15 +312,15 @@ const run = (records: readonly JournaledRecord[], sizes: readonly number[]): Pos
   }
   let at = 0
   for (const size of [...sizes, records.length]) {
-    take(fold(books, posted, PRICES, records.slice(at, at + size)))
+    take(fold(books, posted, prices, records.slice(at, at + size)))
     at += size
   }
-  take(settle(books, PRICES, 'w', END))
+  take(settle(books, prices, 'w', END))
   expect(books.open.size).toBe(0)
   return postings
 }
 
-test('any cut into batches gives the same rows, entries and attempts, one row a call', () => {
+test('any cut into batches gives the same rows, balances and attempts, one row a call', () => {
   forAll(200, (roll) => {
     const records = journal('w', randomRecords(roll, 1 + roll(12)))
     const whole = run(records, [])
@@ -304,10 +328,11 @@ test('any cut into batches gives the same rows, entries and attempts, one row a 
       records,
       Array.from({ length: 6 }, () => roll(10)),
     )
-    for (const part of ['rows', 'entries', 'attempts'] as const)
+    for (const part of ['rows', 'attempts'] as const)
       expect(cut.flatMap<unknown>((posting) => posting[part])).toEqual(
         whole.flatMap<unknown>((posting) => posting[part]),
       )
+    expect(net(cut.flatMap(({ entries }) => entries))).toEqual(net(whole.flatMap(({ entries }) => entries)))
     const ids = whole.flatMap((posting) => posting.rows.map((row) => row.id))
     expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => callIdOf(record!)))].toSorted())
   })

@@ -4,8 +4,12 @@ import { cpSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { openLogReader } from '../../src/audit/read-side.ts'
 import { openLedger } from '../../src/ledger/open-ledger.ts'
+import { createPoster } from '../../src/ledger/poster.ts'
+import { emptyBooks, fold } from '../../src/ledger/posting.ts'
+import { loggedRows } from '../../src/ledger/relog.ts'
 import { freshFolder, good } from '../audit/folder.ts'
 import { makeSmallHouse, ORIGIN } from '../audit/small-house.ts'
+import { intent, journal, PRICES } from './make.ts'
 
 setDefaultTimeout(60_000)
 
@@ -77,4 +81,18 @@ test('two writers never have the log at once; another name is refused', async ()
   first.ledger_log.log.close()
   first.close()
   expect(() => openLedger(folder.path, join(folder.path, 'audit'), 'example.com/other')).toThrow('a log keeps its name')
+})
+
+test('holds of several tenants in one posting: the last row of the entries is in the last leaf', () => {
+  using folder = freshFolder()
+  const ledger = openLedger(folder.path, join(folder.path, 'audit'), ORIGIN)
+  const tenants = ['a', 'b', 'a', 'c', 'b', 'a']
+  const records = tenants.map((tenant, nth) => intent(`call_${nth}`, { tenant }))
+  const posting = fold(emptyBooks, new Set(), PRICES, journal('w', records))
+  expect(createPoster(ledger.store, ledger.ledger_log).post(posting)).toEqual({ is: 'posted' })
+  expect([ledger.ledger_log.log.size(), loggedRows(ledger.store)]).toEqual([3, 3])
+  ledger.ledger_log.log.close()
+  ledger.close()
+  // It was refused here, as an older copy of a ledger that has signed more.
+  expect(open(folder.path)).toMatchObject({ size: 3, leaves_cut: 0 })
 })
