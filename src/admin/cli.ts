@@ -3,7 +3,7 @@ import { type Asking, flagsOf, UsageFault } from './cli-flags.ts'
 import { ask, type CommandResult, type Env, houseOf, type Row, type RunningHouse, Trouble } from './running-house.ts'
 
 export const KEYS_USAGE = `weir keys create --tenant T [--name N] [--models a,b] [--requests-per-minute N]
-                 [--tokens-per-minute N] [--concurrent N] [--expires-at ISO]
+                 [--tokens-per-minute N] [--concurrent N] [--priority-max CLASS] [--expires-at ISO]
 weir keys list   [--tenant T] [--json]
 weir keys revoke ID
 Every command takes [--ops URL] [--data DIR]. The ops plane of a running house is found by --ops, WEIR_OPS_URL or
@@ -45,7 +45,16 @@ const HOUSE_FLAGS = ['ops', 'data']
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   create: {
-    flags: ['tenant', 'name', 'models', 'requests-per-minute', 'tokens-per-minute', 'concurrent', 'expires-at'],
+    flags: [
+      'tenant',
+      'name',
+      'models',
+      'requests-per-minute',
+      'tokens-per-minute',
+      'concurrent',
+      'priority-max',
+      'expires-at',
+    ],
     words: 0,
     run: async (asking, house) => {
       const made = await ask(house, 'POST', '/admin/keys', bodyOf(asking))
@@ -97,6 +106,7 @@ const bodyOf = ({ flags }: Asking): Record<string, unknown> => {
     requests_per_minute: whole('requests-per-minute'),
     tokens_per_minute: whole('tokens-per-minute'),
     concurrent: whole('concurrent'),
+    priority_max: flags['priority-max'],
     expires_at: flags['expires-at'],
   }
 }

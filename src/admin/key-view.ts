@@ -15,6 +15,7 @@ export const keyView = (key: StoredKey) => ({
   requests_per_minute: key.requests_per_minute ?? null,
   tokens_per_minute: key.tokens_per_minute ?? null,
   concurrent: key.concurrent ?? null,
+  priority_max: key.priority_max ?? null,
   budgets: key.budgets ?? [],
   created_at: isoOrNull(key.created_at_ms),
   expires_at: isoOrNull(key.expires_at_ms),

@@ -2,7 +2,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { Failure } from '../base/failure.ts'
 import { knownNames, quoted } from '../config/faults.ts'
 import { name } from '../config/kinds.ts'
-import { type BudgetConfig, Limits } from '../config/schema.ts'
+import { type BudgetConfig, Limits, PriorityMax } from '../config/schema.ts'
 import { logged } from '../ledger/admin-log.ts'
 import { createKey, keysPage, type NewKey as NewKeyWish, revokeKey, type StoredKey } from '../ledger/keys-store.ts'
 import { appendKeys } from '../table/key-file.ts'
@@ -27,6 +27,10 @@ const NewKey = Type.Object(
       }),
     ),
     ...Limits.properties,
+    priority_max: Type.Optional({
+      ...PriorityMax,
+      description: 'The highest class that x-weir-priority may ask for with it; never higher than the tenant’s.',
+    }),
     budgets: Type.Optional(NewBudgets),
     expires_at: Type.Optional(timeField('When it ceases to be valid; never if absent.')),
   },
@@ -50,6 +54,7 @@ const KEY_EXAMPLE = {
   requests_per_minute: 600,
   tokens_per_minute: null,
   concurrent: 20,
+  priority_max: null,
   budgets: [{ usd: '25.00', per: 'month', timezone: 'UTC' }],
   created_at: '2026-01-31T09:30:00.000Z',
   expires_at: null,

@@ -9,9 +9,14 @@ export const CLASS_TOKENS = 65_536
 export const keyOf = (start: number, priority: Priority): number =>
   1 + start + PRIORITIES.indexOf(priority) * CLASS_TOKENS
 
-/** Calls in the order of their keys; equal keys in the order in which they came. */
+/** Calls in the order of their keys, or of another figure; equal ones in the order in which they came. */
 export class KeyQueue<Item extends { readonly key: number }> {
   readonly #items: Item[] = []
+  readonly #keyOf: (item: Item) => number
+
+  constructor(keyOf: (item: Item) => number = ({ key }) => key) {
+    this.#keyOf = keyOf
+  }
 
   get size(): number {
     return this.#items.length
@@ -21,6 +26,11 @@ export class KeyQueue<Item extends { readonly key: number }> {
     return this.#items[0]
   }
 
+  /** The last one that passes. */
+  findLast(passes: (item: Item) => boolean): Item | undefined {
+    return this.#items.findLast(passes)
+  }
+
   /** The one that waits longest for its turn. */
   last(): Item | undefined {
     return this.#items.at(-1)
@@ -28,14 +38,14 @@ export class KeyQueue<Item extends { readonly key: number }> {
 
   /** Puts one in; answers how many go before it. */
   push(item: Item): number {
-    const at = this.#place(item.key)
+    const at = this.#place(this.#keyOf(item))
     this.#items.splice(at, 0, item)
     return at
   }
 
   /** Takes one out; false if it is not there. */
   remove(item: Item): boolean {
-    const at = this.#items.indexOf(item)
+    const at = this.#items.lastIndexOf(item, this.#place(this.#keyOf(item)) - 1)
     if (at >= 0) this.#items.splice(at, 1)
     return at >= 0
   }
@@ -46,7 +56,7 @@ export class KeyQueue<Item extends { readonly key: number }> {
     let high = this.#items.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (this.#items[middle]!.key <= key) low = middle + 1
+      if (this.#keyOf(this.#items[middle]!) <= key) low = middle + 1
       else high = middle
     }
     return low

@@ -47,14 +47,14 @@ export const serve = (table: Table, model: Subject, start: number): void => {
   }
 }
 
-/** Says which key waits first in a worker; 0 says that none does. */
-export const showHead = (table: Table, model: Subject, worker: number, key: number): void => {
-  Atomics.store(table.i64, model + MODEL.heads + worker, BigInt(key))
+/** Says which key waits first in a worker, or with a subject of their own, last; 0 says that none does. */
+export const showHead = (table: Table, subject: Subject, worker: number, key: number): void => {
+  Atomics.store(table.i64, subject + MODEL.heads + worker, BigInt(key))
 }
 
-/** The key that waits first in a worker; 0 if none does. */
-export const headOf = (table: Table, model: Subject, worker: number): number => {
-  const cell = (model + MODEL.heads + worker) * 2
+/** What {@link showHead} said last. */
+export const headOf = (table: Table, subject: Subject, worker: number): number => {
+  const cell = (subject + MODEL.heads + worker) * 2
   // Most workers have none, and to make a BigInt takes longer than to see that.
   if (table.i32[cell] === 0 && table.i32[cell + 1] === 0) return 0
   return Number(Atomics.load(table.i64, cell / 2))

@@ -37,20 +37,3 @@ export const retryAllowed = (table: Table, model: Pick<Model, 'subject'>, now_ms
     seen = was
   }
 }
-
-/**
- * How long to wait before the same engine is asked again: full jitter (anything between 0 and a bound that doubles), no
- * less than the engine asked for. Undefined if the wait would outlast what is left of the call.
- */
-export const backOffMs = (
-  attempt: number,
-  left_ms: number,
-  random: () => number,
-  retry_after_ms = 0,
-): number | undefined => {
-  const bound_ms = Math.min(BACK_OFF.first_ms * 2 ** Math.min(attempt, 16), BACK_OFF.most_ms)
-  const wait_ms = Math.max(retry_after_ms, random() * bound_ms)
-  return wait_ms < left_ms ? wait_ms : undefined
-}
-
-const BACK_OFF = { first_ms: 100, most_ms: 5_000 } as const

@@ -1,7 +1,11 @@
-import { Type } from '@sinclair/typebox'
-import { choice, closed, instant, limit, section, usd } from './kinds.ts'
+import { type Static, Type } from '@sinclair/typebox'
+import { choice, choiceOf, closed, instant, limit, section, usd } from './kinds.ts'
 
 /** Limits and budgets, which keys, tenants, end users and models have alike. */
+
+/** A class of `x-weir-priority`. */
+export const PriorityMax = choiceOf(['low', 'normal', 'high'])
+export type PriorityClass = Static<typeof PriorityMax>
 
 export const Limits = Type.Object(
   {

@@ -2,9 +2,9 @@ import { type Static, Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
 import { Audit } from './audit-schema.ts'
 import { Idempotency } from './idempotency-schema.ts'
-import { Budget, Limits } from './limits-schema.ts'
+import { Budget, Limits, PriorityMax } from './limits-schema.ts'
 import { Jobs, Webhook } from './jobs-schema.ts'
-import { choice, choiceOf, closed, host, int, name, section, strings } from './kinds.ts'
+import { choice, closed, host, int, name, section, strings } from './kinds.ts'
 import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
 
 /**
@@ -28,7 +28,7 @@ export const Tenant = Type.Object(
       ),
     ),
     priority_max: Type.Optional({
-      ...choiceOf(['low', 'normal', 'high']),
+      ...PriorityMax,
       description: 'The highest class that x-weir-priority may ask for while calls wait; normal if absent.',
     }),
     models: Type.Optional(
@@ -106,7 +106,8 @@ export const Config = Type.Object(
 export type Config = Static<typeof Config>
 export type EngineConfig = Static<typeof Engine>
 export type ModelConfig = Static<typeof Model>
-export { Budget, Limits }
+export { Budget, Limits, PriorityMax }
+export type { PriorityClass } from './limits-schema.ts'
 export type BudgetConfig = Static<typeof Budget>
 export type TenantConfig = Static<typeof Tenant>
 export type TargetConfig = Static<typeof Target>

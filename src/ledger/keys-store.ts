@@ -2,7 +2,7 @@ import { and, asc, eq, gt } from 'drizzle-orm'
 import { Failure } from '../base/failure.ts'
 import { newId, newSecret } from '../base/ids.ts'
 import { limits } from '../base/limits.ts'
-import type { BudgetConfig, LimitsConfig } from '../config/schema.ts'
+import type { LimitsConfig } from '../config/schema.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import type { Store } from './database.ts'
 import { keys, type KeyRow } from './house-tables.ts'
@@ -22,7 +22,7 @@ export type NewKey = {
   readonly name: string
   /** Absent: all models of the tenant. */
   readonly models?: readonly string[]
-  readonly limits?: LimitsConfig & { readonly budgets?: readonly BudgetConfig[] }
+  readonly limits?: LimitsConfig & Pick<KeyRecord, 'budgets' | 'priority_max'>
   readonly expires_at_ms?: number
   /** A secret of your own, of at least 16 characters; absent: a new one of 256 bits. */
   readonly secret?: string

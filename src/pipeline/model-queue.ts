@@ -5,6 +5,7 @@ import { headOf, queueTime, refund, serve, showHead } from '../balance/fair-time
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
 import { SUBJECT } from '../table/layout.ts'
+import { type Subject, subjectOf } from '../table/table.ts'
 import type { House } from './house.ts'
 import { onPlaceLeft } from './place.ts'
 
@@ -34,6 +35,9 @@ export type Entry = {
  */
 export class ModelQueue {
   readonly #entries = new KeyQueue<Entry>()
+  readonly #by_start = new KeyQueue<Entry>(({ start }) => start)
+  /** Where each worker shows the last start tag, plus one; without it, as the table is full, each sees its own alone. */
+  readonly #lasts: Subject | undefined
   readonly #house: House
   readonly #model: Model
   #timer: Timer | undefined
@@ -45,6 +49,7 @@ export class ModelQueue {
   constructor(house: House, model: Model) {
     this.#house = house
     this.#model = model
+    this.#lasts = subjectOf(house.table, 'queue_lasts', model.name)
   }
 
   /** True if it serves this very model; one of an older configuration goes on until nobody waits in it. */
@@ -62,23 +67,58 @@ export class ModelQueue {
   push(entry: Entry): number {
     if (this.#entries.size === 0) this.#open()
     const before = this.#entries.push(entry)
+    this.#by_start.push(entry)
+    this.#show()
     this.#give()
     return before
   }
 
   /** Takes one out that gave up. */
   drop(entry: Entry): void {
-    if (!this.#entries.remove(entry)) return
+    if (!this.#remove(entry)) return
     refund(this.#house.table, entry.flow, entry.cost)
     this.#show()
   }
 
-  /** Takes out the last one if its turn comes after `key`, to make room. */
-  dropAfter(key: number): Entry | undefined {
-    const last = this.#entries.last()
-    if (last === undefined || last.key <= key) return undefined
+  /** True if no call of any worker has a later start tag: of all tenants, this one has the most before it. */
+  isLast(start: number): boolean {
+    return (this.#by_start.last()?.start ?? -1) <= start && this.#othersLast() <= start
+  }
+
+  /** Turns a call of the tenant away that has the last start tag, if that is later than this; false if it is not. */
+  dropAfter(start: number): boolean {
+    const last = this.#by_start.last()
+    return last !== undefined && last.start > start && this.dropOf(last.flow, 0)
+  }
+
+  /** Turns the call of a tenant away whose turn comes last, if it comes after `key`; false if there is none. */
+  dropOf(flow: number, key: number): boolean {
+    const last = this.#entries.findLast((entry) => entry.flow === flow)
+    if (last === undefined || last.key <= key) return false
     this.drop(last)
+    last.leave(queueFull(this.#model, this.expectedMs(last.start)))
+    return true
+  }
+
+  #remove(entry: Entry): boolean {
+    return this.#entries.remove(entry) && this.#by_start.remove(entry)
+  }
+
+  /** The last start tag of the other workers; -1 if nobody waits there. */
+  #othersLast(): number {
+    let last = -1
+    if (this.#lasts === undefined) return last
+    for (let worker = 0; worker < limits.workers_max; worker++)
+      if (worker !== this.#house.worker) last = Math.max(last, headOf(this.#house.table, this.#lasts, worker) - 1)
     return last
+  }
+
+  /** Whoever has the last start tag of all turns a call away while more wait than may. */
+  #trim(): void {
+    const { table } = this.#house
+    const { subject, config } = this.#model
+    while (Atomics.load(table.i32, subject * 2 + SUBJECT.count) > config.queue.size)
+      if (!this.dropAfter(this.#othersLast() - 1)) return
   }
 
   #open(): void {
@@ -89,7 +129,10 @@ export class ModelQueue {
 
   #show(): void {
     const head = this.#entries.head()
-    showHead(this.#house.table, this.#model.subject, this.#house.worker, head?.key ?? 0)
+    const { table, worker } = this.#house
+    showHead(table, this.#model.subject, worker, head?.key ?? 0)
+    const last = this.#by_start.last()
+    if (this.#lasts !== undefined) showHead(table, this.#lasts, worker, last === undefined ? 0 : last.start + 1)
     if (head !== undefined) return
     clearInterval(this.#timer)
     this.#stopListening()
@@ -99,6 +142,7 @@ export class ModelQueue {
   /** Gives out places in turn as long as there are any. */
   #give(): void {
     this.#notePace()
+    this.#trim()
     const { table } = this.#house
     for (let entry = this.#entries.head(); entry !== undefined; entry = this.#entries.head()) {
       showHead(table, this.#model.subject, this.#house.worker, entry.key)
@@ -109,7 +153,7 @@ export class ModelQueue {
       if (this.#othersTurn(entry.key)) return
       const found = entry.tryPlace()
       if ('why' in found && found.why === 'full') return
-      this.#entries.remove(entry)
+      this.#remove(entry)
       this.#yields_tick_ms = undefined
       serve(table, this.#model.subject, entry.start)
       this.#show()
@@ -148,6 +192,13 @@ export class ModelQueue {
     this.#pace = { tokens_per_ms: before === 0 ? sample : before + (sample - before) * weight, time, tick_ms }
   }
 }
+
+/** A queue in which there is no place for a call. */
+export const queueFull = (model: Model, expected_ms: number): Failure =>
+  new Failure('queue_full', {
+    says: `The queue for the model ${JSON.stringify(model.name)} holds ${model.config.queue.size} calls and is full.`,
+    retry_after_s: Math.max(1, Math.ceil(expected_ms / 1_000)),
+  })
 
 const notNow = (model: Model, found: NoTarget): Failure =>
   new Failure('no_engine', {

@@ -38,7 +38,8 @@ export const route = (call: Enriched, house: House): Routed | Failure | Promise<
   }
   return waitForPlace(call, house, model, () => placeAt(call, house, model, wishOf(call, []))).then((found) => {
     if (!(found instanceof Failure)) return routed(call, found)
-    const other = call.client_gone ? found : anyTarget(call, house, [])
+    const over = call.client_gone || found.code === 'draining'
+    const other = over ? found : anyTarget(call, house, [])
     return other instanceof Failure ? found : routed(call, other)
   })
 }

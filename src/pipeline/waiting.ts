@@ -1,16 +1,17 @@
 import type { Model, Target } from '../balance/catalogue.ts'
 import type { NoTarget } from '../balance/choose.ts'
 import { keyOf, PRIORITIES, type Priority } from '../balance/fair-queue.ts'
-import { flowOf, queueTime, refund, startTag } from '../balance/fair-time.ts'
+import { flowOf, refund, startTag } from '../balance/fair-time.ts'
 import { Failure } from '../base/failure.ts'
 import { type Claim, giveCounts, takeCounts } from '../table/counts.ts'
 import { SUBJECT } from '../table/layout.ts'
 import type { Call, Enriched } from './call.ts'
 import type { House } from './house.ts'
-import { type Entry, ModelQueue } from './model-queue.ts'
+import { type Entry, ModelQueue, queueFull } from './model-queue.ts'
 
-/** How far the queue may grow beyond its size for tenants that have nothing waiting, while a flood fills it. */
-const RESERVE = 1.25
+/** How far a full queue may grow beyond its size until those that give way have left it: a quarter, and so many at least. */
+const OVERSHOOT = 0.25
+const OVERSHOOT_MIN = 64
 
 const queues = new WeakMap<House, Map<string, ModelQueue>>()
 
@@ -42,7 +43,6 @@ export const waitForPlace = (
   const due_tick_ms = Math.min(since_tick_ms + model.config.queue.wait_ms, call.deadline_tick_ms)
   const flow = flowOf(model.name, call.tenant.name)
   const cost = Math.max(1, Math.ceil(call.ask!.prompt_tokens + call.ask!.answer_tokens))
-  const has_backlog = Number(Atomics.load(table.i64, flow)) > queueTime(table, model.subject)
   const start = startTag(table, model.subject, flow, cost)
   const key = keyOf(start, priorityOf(call))
   const refuse = (failure: Failure): Promise<Failure> => {
@@ -54,7 +54,7 @@ export const waitForPlace = (
   const { signal } = call.arrival.request
   if (signal.aborted) return refuse(new Failure('client_gone'))
   const claim: Claim = { subject: model.subject, limit: model.config.queue.size }
-  if (!takeWaitingPlace(house, queue, claim, key, has_backlog)) return refuse(full(model, expected_ms))
+  if (!takeWaitingPlace(house, queue, claim, { start, flow, key })) return refuse(queueFull(model, expected_ms))
 
   const { promise, resolve } = Promise.withResolvers<Target | Failure>()
   let behind = 0
@@ -76,7 +76,11 @@ export const waitForPlace = (
     queue.drop(entry)
     entry.leave(why)
   }
-  const deadline = { due_tick_ms, expire: () => giveUp(tooLate(queue.expectedMs(start))) }
+  const deadline = {
+    due_tick_ms,
+    expire: () => giveUp(tooLate(queue.expectedMs(start))),
+    cut: () => giveUp(new Failure('draining')),
+  }
   const gone = (): void => {
     const open: Call = call
     open.client_gone = true
@@ -89,28 +93,29 @@ export const waitForPlace = (
 }
 
 /**
- * One place in the queue. If it is full, the call of this worker whose turn comes last gives way to one whose turn
- * comes before; and a tenant that has nothing waiting finds room in any case, up to a reserve.
+ * One place in the queue. If it is full, the tenant gives way whose last call comes after most, by its start tag over all
+ * workers, and that may be this one; of its calls the one whose turn comes last. What another worker has to turn away is
+ * out within a moment; until then the queue holds some more.
  */
 const takeWaitingPlace = (
   house: House,
   queue: ModelQueue,
   claim: Claim,
-  key: number,
-  has_backlog: boolean,
+  call: Pick<Entry, 'start' | 'flow' | 'key'>,
 ): boolean => {
   const take = (limit: number) => takeCounts(house.table, house.worker, [{ ...claim, limit }]) < 0
   if (take(claim.limit)) return true
-  const out = queue.dropAfter(key)
-  if (out === undefined) return !has_backlog && take(Math.ceil(claim.limit * RESERVE))
-  out.leave(new Failure('queue_full', { retry_after_s: seconds(queue.expectedMs(out.start)) }))
-  return take(claim.limit)
+  const most = claim.limit + Math.max(OVERSHOOT_MIN, Math.ceil(claim.limit * OVERSHOOT))
+  if (queue.isLast(call.start)) return queue.dropOf(call.flow, call.key) && take(most)
+  return take(most) || (queue.dropAfter(call.start) && take(most))
 }
 
-/** The class that the caller asks for, no higher than its tenant may have. Anything unknown is normal. */
+/** The class that the caller asks for, no higher than its tenant and its key may have. Anything unknown is normal. */
 const priorityOf = (call: Enriched): Priority => {
   const asked = PRIORITIES.indexOf((call.headers.get('x-weir-priority') ?? 'normal').trim().toLowerCase() as Priority)
-  const most = PRIORITIES.indexOf(call.tenant.config.priority_max ?? 'normal')
+  const { tenant, key } = call
+  const of_tenant = PRIORITIES.indexOf(tenant.config.priority_max ?? 'normal')
+  const most = Math.max(of_tenant, PRIORITIES.indexOf(key.priority_max ?? 'high'))
   return PRIORITIES[Math.max(asked < 0 ? PRIORITIES.indexOf('normal') : asked, most)]!
 }
 
@@ -122,12 +127,6 @@ const note = (call: Call, queue_ms: number, behind: number): void => {
 }
 
 const seconds = (wait_ms: number): number => Math.max(1, Math.ceil(wait_ms / 1_000))
-
-const full = (model: Model, expected_ms: number): Failure =>
-  new Failure('queue_full', {
-    says: `The queue for the model ${JSON.stringify(model.name)} holds ${model.config.queue.size} calls and is full.`,
-    retry_after_s: seconds(expected_ms),
-  })
 
 const tooLong = (model: Model, expected_ms: number): Failure =>
   new Failure('queue_timeout', {

@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync, renameSync, writeFileSync, writeSync } from 'node:fs'
-import type { BudgetConfig } from '../config/schema.ts'
+import type { BudgetConfig, PriorityClass } from '../config/schema.ts'
 import { HEADER } from './layout.ts'
 import type { Table } from './table.ts'
 
@@ -21,6 +21,8 @@ export type KeyRecord = {
   readonly requests_per_minute?: number
   readonly tokens_per_minute?: number
   readonly concurrent?: number
+  /** The highest class of `x-weir-priority`, if lower than the tenant's. */
+  readonly priority_max?: PriorityClass
   readonly budgets?: readonly BudgetConfig[]
   readonly expires_at_ms?: number
   readonly revoked_at_ms?: number

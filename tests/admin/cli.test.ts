@@ -19,7 +19,7 @@ const run = (line: string, more: Record<string, string | undefined> = {}) =>
 
 test('create prints the key alone, list shows it without its secret, revoke ends it', async () => {
   const made = await run(
-    'create --tenant acme --name shop --models llama,mistral --requests-per-minute=60 --tokens-per-minute 1000 --concurrent 2 --expires-at 2027-01-01T00:00:00Z',
+    'create --tenant acme --name shop --models llama,mistral --requests-per-minute=60 --tokens-per-minute 1000 --concurrent 2 --priority-max low --expires-at 2027-01-01T00:00:00Z',
   )
   expect([made.exit_code, made.stdout]).toEqual([0, expect.stringMatching(/^weir_[\w-]{43}\n$/)])
   const id = /key_\w+/.exec(made.stderr)![0]
@@ -33,6 +33,7 @@ test('create prints the key alone, list shows it without its secret, revoke ends
     requests_per_minute: 60,
     tokens_per_minute: 1_000,
     concurrent: 2,
+    priority_max: 'low',
     expires_at: '2027-01-01T00:00:00.000Z',
   })
 

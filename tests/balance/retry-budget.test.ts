@@ -1,8 +1,8 @@
 import { expect, test } from 'bun:test'
-import { backOffMs, noteCall, RETRY_BUDGET, retryAllowed } from '../../src/balance/retry-budget.ts'
+import { noteCall, RETRY_BUDGET, retryAllowed } from '../../src/balance/retry-budget.ts'
 import { subjectOf } from '../../src/table/table.ts'
 import { tempFolder } from '../kit/wait.ts'
-import { NOW, randomFrom, tableIn } from './kit.ts'
+import { NOW, tableIn } from './kit.ts'
 
 test('a fifth of the traffic may be retries, and a few a second in any case', () => {
   using folder = tempFolder()
@@ -30,17 +30,4 @@ test('much traffic in good times buys no more than the burst later', () => {
   let allowed = 0
   while (retryAllowed(table, model, NOW)) allowed++
   expect(allowed).toBe(RETRY_BUDGET.burst)
-})
-
-test('waits before a retry are spread over all of their range, bounded, and end before the call does', () => {
-  const random = randomFrom(5)
-  for (let attempt = 0; attempt < 12; attempt++) {
-    const waits = Array.from({ length: 500 }, () => backOffMs(attempt, 60_000, random)!)
-    const bound_ms = Math.min(100 * 2 ** attempt, 5_000)
-    expect(Math.max(...waits)).toBeLessThan(bound_ms)
-    expect(Math.max(...waits)).toBeGreaterThan(bound_ms * 0.9)
-    expect(Math.min(...waits)).toBeLessThan(bound_ms * 0.1)
-  }
-  expect(backOffMs(0, 60_000, random, 2_000)).toBe(2_000)
-  expect(backOffMs(0, 1_000, random, 2_000)).toBeUndefined()
 })

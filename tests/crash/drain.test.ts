@@ -2,7 +2,7 @@ import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { housePids, startHouse } from '../kit/house.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
-import { json, WHOLE } from '../kit/script.ts'
+import { json, never, script, WHOLE } from '../kit/script.ts'
 import { eventually, rollFrom, tempFolder } from '../kit/wait.ts'
 import {
   call,
@@ -90,6 +90,31 @@ describe('SIGTERM', () => {
     expect((await engine.hangUp(engine.requests.findIndex((request) => request.text().includes('long/')))).by).toBe(
       'peer',
     )
+  })
+
+  test('a call that waits for a place when the grace is over is told so, and holds nobody up', async () => {
+    await using engine = startHostileEngine({ answers: [script(never)] })
+    const config = {
+      server: { grace_ms: 400 },
+      engines: [{ name: 'e', url: engine.url, capacity: 1, probe_ms: 0, scrape_ms: 0 }],
+      models: [{ name: 'm', free: true, targets: [{ engine: 'e' }], queue: { size: 8, wait_ms: 60_000 } }],
+      tenants: [{ name: 'acme' }],
+    }
+    await using house = await startHouse({ config, workers: 1 })
+    const key = await house.key('acme')
+    const ask = () =>
+      house.post('/v1/chat/completions', { model: 'm', messages: [{ role: 'user', content: 'hi' }] }, key)
+    const running = ask()
+    await eventually(() => engine.calls.now === 1)
+    const waiting = [ask(), ask()]
+    await Bun.sleep(100)
+    house.kill('SIGTERM')
+    for (const answer of await Promise.all([running, ...waiting])) {
+      expect(answer.status).toBe(503)
+      expect(((await answer.json()) as { error: { code: string } }).error.code).toBe('draining')
+    }
+    expect(await house.exited).toBe(0)
+    expect(engine.requests).toHaveLength(1)
   })
 
   test('a second one stops at once and leaves nobody behind; what was open is recovered by the next house', async () => {
