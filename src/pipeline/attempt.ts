@@ -136,6 +136,7 @@ const whole = async (
   first_byte_ms: number,
 ): Promise<Answer | Miss> => {
   const bytes = await reading.all(limits.answer_bytes_max)
+  flight.half = reading.half
   if (bytes instanceof TransportFailure) return missed(bytes, flight)
   if (bytes === 'too_large') return invalid(`more than ${limits.answer_bytes_max} bytes`)
   const facts = readAnswer(bytes)

@@ -1,7 +1,8 @@
 import type { Engine } from '../balance/catalogue.ts'
+import { closeJson } from '../engines/half-json.ts'
 import type { Call, Routed } from './call.ts'
 import { estimated, streamTokens, type Tokens, tokensOf } from './estimate.ts'
-import { textsOf } from './generated-text.ts'
+import { generatedIn, textsOf } from './generated-text.ts'
 import type { House } from './house.ts'
 import { promptTokens } from './intent.ts'
 import type { WholeAnswer } from './outcome.ts'
@@ -96,6 +97,14 @@ export const countedWhole = async (answer: WholeAnswer, call: Routed, house: Hou
   const texts = house.counter && textsOf(answer.bytes)?.map(([, text]) => text)
   const tokens = texts?.length ? await count(call, house, texts, countWaitMs(call, house)) : undefined
   return tokens === undefined ? wholeTokens(answer, call) : estimated(promptTokens(call), tokens)
+}
+
+/** Tokens of what came of a whole answer that broke off; 0 if nothing of its text did. */
+export const countedHalf = async (half: Uint8Array, call: Routed, house: House): Promise<number> => {
+  const texts = generatedIn(closeJson(half))?.map(([, text]) => text) ?? []
+  if (texts.length === 0) return 0
+  const tokens = await count(call, house, texts, countWaitMs(call, house))
+  return tokens ?? texts.reduce((sum, text) => sum + tokensOf(Buffer.byteLength(text)), 0)
 }
 
 /** Engines that ended an answer without usage. */

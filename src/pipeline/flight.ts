@@ -2,6 +2,7 @@ import type { Target } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import type { Exchange } from '../engines/transport.ts'
 import type { Call, Routed } from './call.ts'
+import { countedHalf } from './counted-text.ts'
 import type { Delivered } from './delivered.ts'
 import { estimated } from './estimate.ts'
 import type { House } from './house.ts'
@@ -23,7 +24,7 @@ export type Listener = {
 /** What one attempt needs of the flight that it belongs to. */
 export type Leg = Pick<
   Flight,
-  'vigil' | 'delivered' | 'reached' | 'overdue' | 'first_token_tick_ms' | 'take' | 'cancel' | 'givenUp'
+  'vigil' | 'delivered' | 'half' | 'reached' | 'overdue' | 'first_token_tick_ms' | 'take' | 'cancel' | 'givenUp'
 >
 
 /** An exchange beside the flight's own. `close` lets go of its deadlines. */
@@ -42,6 +43,8 @@ export class Flight {
   readonly tried: Target[] = []
   /** What went out of a stream, kept while another engine could go on with it. */
   delivered: Delivered | undefined
+  /** What came of a whole answer that broke off. */
+  half: Uint8Array | undefined
   /** True once an engine may have seen a byte of the call. */
   reached = false
   /** Why the exchange was given up by us, if it was; `silence` is the present exchange's, the others stay. */
@@ -144,15 +147,16 @@ export class Flight {
 
   /**
    * Ends a call that got no answer; hands the failure on for the refusal. A client that left is charged for the prompt
-   * if an engine can have begun to read it.
+   * if an engine can have begun to read it, and for what came of the answer.
    */
-  end(failure: Failure): Failure {
+  async end(failure: Failure): Promise<Failure> {
+    const half = this.#call.client_gone && this.half ? await countedHalf(this.half, this.#call, this.#house) : 0
     const gone = this.#call.client_gone
     this.close({
       ending: gone ? 'cut_by_client' : 'refused',
       status: gone ? 499 : failure.status,
       failure: gone ? 'client_gone' : failure.code,
-      ...(gone && this.reached && { usage: estimated(promptTokens(this.#call), 0), usage_source: 'estimated' }),
+      ...(gone && this.reached && { usage: estimated(promptTokens(this.#call), half), usage_source: 'estimated' }),
     })
     return gone ? new Failure('client_gone') : failure
   }

@@ -129,19 +129,25 @@ const partingOf = ({ bytes, size }: Text): number => {
 const isLetter = (byte: number): boolean => (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a
 
 /** The generated texts in the JSON of an event or of a whole answer, by their channel; undefined if it cannot be read. */
-export const textsOf = (json: Uint8Array): [channel: string, text: string][] | undefined => {
+export const textsOf = (json: Uint8Array): Texts | undefined => {
   try {
-    const event = fieldsOf(JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.byteLength).toString('utf8')))
-    const texts: [string, string][] = []
-    for (const [position, item] of listOf(event['choices']).entries()) {
-      const choice = fieldsOf(item)
-      const { message, delta = message } = choice
-      const parts = partsOf({ ...choice, delta }, indexOf(choice, position))
-      if (parts === undefined) return undefined
-      for (const { channel, text } of parts) texts.push([channel, text])
-    }
-    return texts
+    return generatedIn(JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.byteLength).toString('utf8')))
   } catch {
     return undefined // Sound only at first sight.
   }
+}
+
+type Texts = readonly (readonly [channel: string, text: string])[]
+
+/** The same of an event or an answer that was parsed. */
+export const generatedIn = (parsed: unknown): Texts | undefined => {
+  const texts: [string, string][] = []
+  for (const [position, item] of listOf(fieldsOf(parsed)['choices']).entries()) {
+    const choice = fieldsOf(item)
+    const { message, delta = message } = choice
+    const parts = partsOf({ ...choice, delta }, indexOf(choice, position))
+    if (parts === undefined) return undefined
+    for (const { channel, text } of parts) texts.push([channel, text])
+  }
+  return texts
 }

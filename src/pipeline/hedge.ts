@@ -98,6 +98,7 @@ const lose = (call: Routed, house: House, loser: Target): void => {
 class SecondLeg implements Leg, Second {
   readonly vigil: Vigil
   readonly delivered: Delivered | undefined
+  half: Uint8Array | undefined
   readonly #house: House
   readonly #flight: Flight
   #exchange: Exchange | undefined

@@ -16,6 +16,8 @@ export class Reading {
   /** How long reads may still wait, all together. */
   #left_ms = Number.POSITIVE_INFINITY
   #asked_tick_ms = 0
+  /** What came of a body that did not come whole. */
+  half: Uint8Array | undefined
 
   constructor(head: UpstreamResponse, vigil: Vigil, tick: () => number, between_ms: number) {
     this.#head = head
@@ -51,7 +53,10 @@ export class Reading {
       const piece = await this.next()
       this.arrived()
       if (piece === null) return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
-      if (!(piece instanceof Uint8Array)) return piece
+      if (!(piece instanceof Uint8Array)) {
+        this.half = Buffer.concat(pieces, size)
+        return piece
+      }
       size += piece.length
       if (size > bytes_max) return 'too_large'
       pieces.push(piece)

@@ -84,7 +84,7 @@ describe('the client leaves', () => {
         })
         // What was delivered is billed, and not more.
         const events = client.unread().toString().split('data: ').length - 1
-        expect(Math.abs((row['completion_tokens'] as number) - events)).toBeLessThanOrEqual(2)
+        expect(Math.abs((row['completion_tokens'] as number) - events)).toBeLessThanOrEqual(5)
         await cast.quiet()
         expect(await cast.health(part.names[0]!)).toMatchObject({ health: 'healthy', failures_in_a_row: 0 })
       })
