@@ -23,6 +23,7 @@ test('a key is shown once, reaches the workers, is listed without its secret, an
     id: expect.stringMatching(/^key_[0-9a-f]{32}$/),
     prefix: key.slice(0, 10),
     tokens_per_minute: null,
+    priority_max: null,
     created_at: new Date(NOW_MS).toISOString(),
     expires_at: '2027-01-01T00:00:00.000Z',
     revoked_at: null,
