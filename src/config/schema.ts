@@ -76,7 +76,12 @@ export const Ledger = Type.Object(
       'standard',
       'standard survives a killed process; strict makes the end of an answer wait for the disk and survives power loss.',
     ),
-    sync_ms: int(1, 60_000, 50, 'Longest time until a record is on disk in standard mode.'),
+    sync_ms: int(
+      1,
+      60_000,
+      50,
+      'Longest time until a record goes to the disk in standard mode. A loss of power takes no call that was answered more than this before it, and the time of the sync then running and of one more (a few ms on an SSD); a killed process takes none.',
+    ),
     journal_keep_ms: int(0, 31_536_000_000, 3_600_000, 'How long a posted journal segment is kept.'),
   },
   section,

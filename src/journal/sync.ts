@@ -4,7 +4,7 @@ import { Failure } from '../base/failure.ts'
 export type Syncer = {
   /** Resolves when everything up to the position is on disk, or with the failure if the disk refused. */
   wait(position: number): Promise<Failure | undefined>
-  /** Starts a sync within `sync_ms`, once for any number of calls. */
+  /** Starts a sync within `sync_ms`, once for any number of calls; if one is running then, right after it. */
   soon(): void
   /** Why the last sync failed; undefined if it did not. */
   trouble(): Failure | undefined
@@ -29,6 +29,8 @@ export const createSyncer = ({ sync, sync_ms, retry_ms }: SyncerOptions): Syncer
   let trouble: Failure | undefined
   let timer: ReturnType<typeof setTimeout> | undefined
   let running = false
+  /** A sync is due that the running one does not cover. */
+  let due = false
   let waiting: ((result: Failure | undefined) => void)[] = []
 
   const later = (delay_ms: number) => {
@@ -39,8 +41,12 @@ export const createSyncer = ({ sync, sync_ms, retry_ms }: SyncerOptions): Syncer
   const run = async (): Promise<void> => {
     clearTimeout(timer)
     timer = undefined
-    if (running) return later(sync_ms)
+    if (running) {
+      due = true
+      return
+    }
     running = true
+    due = false
     // Callers that the last group woke are about to come back: with this turn of the loop they share one sync.
     await new Promise((turn) => setImmediate(turn))
     const group = waiting
@@ -56,7 +62,7 @@ export const createSyncer = ({ sync, sync_ms, retry_ms }: SyncerOptions): Syncer
     for (const done of group) done(trouble)
     if (trouble) {
       if (!timer) later(retry_ms)
-    } else if (waiting.length > 0) void run()
+    } else if (due || waiting.length > 0) void run()
   }
 
   return {

@@ -4,7 +4,7 @@ import type { JournalRecord } from '../../src/journal/record.ts'
 import { openJournalTail } from '../../src/journal/tail.ts'
 import { openJournal } from '../../src/journal/writer.ts'
 import { FakeDisk } from '../simulation/fake-disk.ts'
-import { forAllAsync, rollFrom } from '../kit/wait.ts'
+import { forAllAsync, type Roll, rollFrom } from '../kit/wait.ts'
 
 /**
  * The power fails: of what was not synced the disk has any sectors or none. The real writer on a disk in memory whose
@@ -111,6 +111,71 @@ test('standard: a sync begins by itself, and nothing from before the last one is
     expect(left).toEqual(left.map((_, at) => at))
     await journal.close()
   }
+})
+
+/** A disk whose syncs take up to so long, on a real clock, and the longest that one took. */
+const slowDisk = (disk: FakeDisk, roll: Roll, sync_ms_max: number) => {
+  const asked = new Map<object, { readonly at_ms: number; readonly due_ms: number }>()
+  const slow = { longest_ms: 0, lag_ms: 0, stop: () => clearInterval(timer) }
+  let last_ms = performance.now()
+  const timer = setInterval(() => {
+    const now = performance.now()
+    slow.lag_ms = Math.max(slow.lag_ms, now - last_ms)
+    last_ms = now
+    for (const sync of [...disk.syncs]) {
+      const since = asked.get(sync) ?? { at_ms: now, due_ms: now + roll(sync_ms_max) }
+      asked.set(sync, since)
+      if (since.due_ms > now) continue
+      slow.longest_ms = Math.max(slow.longest_ms, now - since.at_ms)
+      disk.answer(disk.syncs.indexOf(sync), true)
+    }
+  }, 1)
+  return slow
+}
+
+/** Calls that were acknowledged before the window and are lost, in rounds with a failure of the power each. */
+const lostBefore = async (rounds: number, sync_ms: number, window_ms: number) => {
+  const roll = rollFrom(11)
+  let [early, late, kept] = [0, 0, 0]
+  for (let round = 0; round < rounds; round++) {
+    const disk = new FakeDisk()
+    const { life, opened } = open(disk, 'standard', sync_ms)
+    const journal = await opened
+    if (journal instanceof Failure) throw journal
+    const slow = slowDisk(disk, roll, 12)
+    const acked_at_ms: number[] = []
+    const end_ms = performance.now() + 60 + roll(60)
+    while (performance.now() < end_ms) {
+      for (let burst = roll(4); burst > 0; burst--)
+        if (!(journal.append(record(acked_at_ms.length, 10)) instanceof Failure)) acked_at_ms.push(performance.now())
+      await Bun.sleep(roll(3))
+    }
+    const cut_ms = performance.now()
+    life.die()
+    slow.stop()
+    disk.loosePower(roll)
+    // The disk and a busy machine take their time, as measured: the sync that runs, one more, and two turns of the loop.
+    const allowed_ms = window_ms + 2 * slow.longest_ms + 3 * slow.lag_ms
+    const left = new Set(readAll(disk))
+    for (const [number, at_ms] of acked_at_ms.entries())
+      if (left.has(number)) kept++
+      else if (cut_ms - at_ms > allowed_ms) early++
+      else late++
+    await journal.close()
+  }
+  return { early, late, kept }
+}
+
+test('standard: a failure of the power takes nothing that was acknowledged before the window', async () => {
+  const { early, late, kept } = await lostBefore(25, 20, 20)
+  expect(early).toBe(0)
+  // A disk that never loses anything proves nothing.
+  expect(late).toBeGreaterThan(25)
+  expect(kept).toBeGreaterThan(25)
+})
+
+test('standard: a journal that takes longer than its window is caught', async () => {
+  expect((await lostBefore(5, 10_000, 20)).early).toBeGreaterThan(0)
 })
 
 test('a disk that fails is told to who waits, no new call begins, and with the next sync all is well', async () => {
