@@ -5,9 +5,9 @@ import { type Options, type Result, Samples } from './kit/report.ts'
 import { startWeir } from './kit/servers.ts'
 
 const STRATEGIES = ['least_loaded', 'weighted'] as const
-const QUICK = { ttft_ms: 20, tokens_per_s: 500 }
-const SLOW = { ttft_ms: 200, tokens_per_s: 50 }
-const TOKENS = 20
+const QUICK = { ttft_ms: 50, tokens_per_s: 200 }
+const SLOW = { ttft_ms: 500, tokens_per_s: 20 }
+const TOKENS = 10
 
 /**
  * Three demo engines over real sockets, one ten times slower, under a steady load of streams: the house's default against
@@ -15,7 +15,7 @@ const TOKENS = 20
  */
 export const slowOfThreeBench = async (
   { seconds, runs, warm_s }: Options,
-  { per_s, settle_s } = { per_s: 80, settle_s: 3 },
+  { per_s, settle_s } = { per_s: 60, settle_s: 3 },
 ): Promise<Result> => {
   const engines = await Promise.all([SLOW, QUICK, QUICK].map((pace) => engineProcess(pace)))
   const weir = await startWeir('', { config: configOf(engines) })

@@ -154,7 +154,7 @@ const drawn = (field: Field, random: number): number => {
 }
 
 /** Of so many calls one asks an engine that has not been asked for long: that it is quick again nobody else would find out. */
-export const EXPLORED = 200
+export const EXPLORED = 300
 /** An engine that was measured within this time needs no such call. */
 const MEASURED_MS = 1_000
 

@@ -13,6 +13,8 @@ const CACHE_FREE = 0.8
 const STALE_INTERVALS = 3
 /** So many times slower than the quickest an engine may be by its load and by chance; beyond that it is slow. */
 const CHANCE_SLOWNESS = 3
+/** What an engine counts as that has calls and never answered one, while others have. */
+const UNPROVEN_SLOWNESS = 4
 
 /**
  * The targets of a model as the shared table shows them. One for each choice to use again; nothing is allocated. Cells are
@@ -32,6 +34,7 @@ export class TableField implements Field {
   /** The least known averages of the field; negative while nobody has asked for them. */
   #latency_ms_min = -1
   #token_ms_min = -1
+  #some_known = false
 
   constructor(table: Table) {
     this.#table = table
@@ -120,14 +123,15 @@ export class TableField implements Field {
   /**
    * How much slower than the quickest of the field, tempered: the root of the ratio as far as load, long prompts and
    * chance explain it (as it is it made engines take turns at being avoided), and its square beyond that, where the
-   * engine itself is slow. What is not known counts as quick.
+   * engine itself is slow. One of unknown speed counts as quick for its first call, and then waits for its answer.
    */
   #slowness(at: number): number {
     if (this.#latency_ms_min < 0) this.#measure()
     const subject = this.#subjects[at]!
-    const latency = latencyMs(this.#table, subject, this.#now_ms) / this.#latency_ms_min
-    const token = tokenMs(this.#table, subject, this.#now_ms) / this.#token_ms_min
-    const ratio = Math.max(1, latency, token)
+    const latency_ms = latencyMs(this.#table, subject, this.#now_ms)
+    const token_ms = tokenMs(this.#table, subject, this.#now_ms)
+    if (latency_ms === 0 && token_ms === 0) return this.#calls[at]! > 0 && this.#some_known ? UNPROVEN_SLOWNESS : 1
+    const ratio = Math.max(1, latency_ms / this.#latency_ms_min, token_ms / this.#token_ms_min)
     return ratio <= CHANCE_SLOWNESS ? Math.sqrt(ratio) : ratio ** 2 / CHANCE_SLOWNESS ** 1.5
   }
 
@@ -143,6 +147,7 @@ export class TableField implements Field {
     }
     this.#latency_ms_min = latency_ms_min
     this.#token_ms_min = token_ms_min
+    this.#some_known = latency_ms_min < Number.POSITIVE_INFINITY || token_ms_min < Number.POSITIVE_INFINITY
   }
 
   // The low half of the amount: tokens in flight of an engine stay far below 2^31, and an Int32 needs no BigInt.

@@ -1,9 +1,12 @@
 import { expect, test } from 'bun:test'
+import { noteLatency } from '../../src/balance/averages.ts'
+import type { Target } from '../../src/balance/catalogue.ts'
 import { chooseTarget, type Wish } from '../../src/balance/choose.ts'
 import type { Pick } from '../../src/balance/decision.ts'
 import { HEALTH, markFailed } from '../../src/balance/health.ts'
 import { verdictOf } from '../../src/balance/verdict.ts'
 import { takeCounts } from '../../src/table/counts.ts'
+import { SUBJECT } from '../../src/table/layout.ts'
 import { tempFolder } from '../kit/wait.ts'
 import { modelOf, NOW, randomFrom, tableIn, targetOf, wish } from './kit.ts'
 
@@ -30,6 +33,41 @@ test('full, tried and cooling engines are skipped, and the answer says why none 
     { engine: 'a', why: 'full', wait_ms: 1_000 },
     { engine: 'b', why: 'cooling', wait_ms: 42_000 },
   ])
+})
+
+test('least_loaded: a slow engine gets next to nothing while the quick ones are a dozen calls busier', () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  const [slow, quick, other] = ['slow', 'quick', 'other'].map((one) => targetOf(table, one)) as [Target, Target, Target]
+  const set = (target: Target, calls: number, latency_ms?: number) => {
+    table.i32[target.engine.subject * 2 + SUBJECT.count] = calls
+    if (latency_ms !== undefined) noteLatency(table, target.engine.subject, latency_ms, NOW)
+  }
+  const shareOf = (target: Target) => {
+    let chosen = 0
+    for (let turn = 0; turn < 1_000; turn++)
+      if (chooseTarget(modelOf([slow, quick, other]), wish(), table, NOW, random) === target) chosen++
+    return chosen / 1_000
+  }
+  // Of unknown speed it gets its first call, and no second one before it answered.
+  set(quick, 2, 50)
+  set(other, 2, 50)
+  expect(shareOf(slow)).toBeGreaterThan(0.98)
+  set(slow, 1)
+  expect(shareOf(slow)).toBe(0)
+  set(slow, 0, 500)
+  set(quick, 12)
+  set(other, 12)
+  expect(shareOf(slow)).toBe(0)
+  // When the others are that busy it is better than nothing.
+  set(quick, 40)
+  set(other, 40)
+  expect(shareOf(slow)).toBeGreaterThan(0.98)
+  // Twice as slow may be the load alone: it takes part.
+  set(quick, 3, 50)
+  set(other, 3, 50)
+  table.f64[slow.engine.subject + SUBJECT.latency_ms] = 100
+  expect(shareOf(slow)).toBeGreaterThan(0.98)
 })
 
 test('a prompt that is surely too long goes to a target with a larger context', () => {

@@ -1,10 +1,12 @@
+import { heapStats } from 'bun:jsc'
 import { expect, test } from 'bun:test'
+import { chooseTarget } from '../../src/balance/choose.ts'
 import { hashOf } from '../../src/balance/rendezvous.ts'
 import { homeOf, remember, SESSIONS_MAX } from '../../src/balance/sessions.ts'
 import { SESSIONS_BYTES, SUBJECT, tableBytes } from '../../src/table/layout.ts'
 import { openTable, subjectOf, type Table } from '../../src/table/table.ts'
 import { forAll, tempFolder } from '../kit/wait.ts'
-import { NOW, tableIn } from './kit.ts'
+import { modelOf, NOW, randomFrom, tableIn, targetOf, wish } from './kit.ts'
 
 const engines = (table: Table, count: number) =>
   Array.from({ length: count }, (_, nth) => subjectOf(table, 'engine', `e${nth}`)!)
@@ -37,6 +39,24 @@ test('10,000 conversations over 256 engines fit in 128 KiB; nearly all are kept,
   expect(SESSIONS_BYTES).toBe(131_072)
   // All that the house holds of 256 engines and any number of conversations.
   expect(tableBytes(256) - tableBytes(0) + SESSIONS_BYTES).toBe(262_144)
+})
+
+test('a worker that balances 10,000 conversations over 256 engines keeps nothing of them in its own memory', () => {
+  using folder = tempFolder()
+  const table = tableIn(folder)
+  const model = modelOf(
+    Array.from({ length: 256 }, (_, nth) => targetOf(table, `e${nth}`)),
+    'prefix_affinity',
+  )
+  const random = randomFrom(1)
+  const round = () => {
+    for (let nth = 0; nth < 10_000; nth++)
+      chooseTarget(model, wish({ key: hashOf(`conversation ${nth}`) }), table, NOW, random)
+    Bun.gc(true)
+    return heapStats().heapSize
+  }
+  const before = round()
+  expect(round() - before).toBeLessThan(1024 * 1024)
 })
 
 test('the oldest of a set makes room', () => {
