@@ -181,6 +181,10 @@ class FetchResponse implements UpstreamResponse {
     return this.#end
   }
 
+  inHand(): null | TransportFailure | undefined {
+    return this.#end
+  }
+
   #finish(end: null | TransportFailure): void {
     this.#end = end
     this.#exchange.end()

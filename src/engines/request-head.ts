@@ -15,20 +15,31 @@ export const assertHeaders = (headers: UpstreamRequest['headers']): void => {
   }
 }
 
+/** Lines of header lists that never change, which are sent with every call. */
+const printed = new WeakMap<UpstreamRequest['headers'], string>()
+
+const headerLines = (headers: UpstreamRequest['headers']): string => {
+  const known = printed.get(headers)
+  if (known !== undefined) return known
+  assertHeaders(headers)
+  let lines = ''
+  for (const [name, value] of headers) lines += `${name}: ${value}\r\n`
+  if (Object.isFrozen(headers)) printed.set(headers, lines)
+  return lines
+}
+
 /** A longer head is a bug of the caller. */
 export const REQUEST_HEAD_BYTES_MAX = 64 * 1024
 
 /**
  * The head of a request as it goes on the wire, to be encoded as latin1 (RFC 9112 §3). `target` is path and query,
  * `host` is host and port. A body length is declared for every POST and for any other request that has a body. Throws a
- * TypeError for headers that may not go out ({@link assertHeaders}) and for a head beyond {@link REQUEST_HEAD_BYTES_MAX}.
+ * TypeError for headers that may not go out ({@link assertHeaders}; a frozen list is checked once) and for a head beyond {@link REQUEST_HEAD_BYTES_MAX}.
  */
 export const requestHead = (request: UpstreamRequest, target: string, host: string): string => {
-  assertHeaders(request.headers)
   let body_bytes = 0
   for (const piece of request.body) body_bytes += piece.length
-  let head = `${request.method} ${target} HTTP/1.1\r\nhost: ${host}\r\n`
-  for (const [name, value] of request.headers) head += `${name}: ${value}\r\n`
+  let head = `${request.method} ${target} HTTP/1.1\r\nhost: ${host}\r\n${headerLines(request.headers)}`
   if (body_bytes > 0 || request.method === 'POST') head += `content-length: ${body_bytes}\r\n`
   head += '\r\n'
   if (head.length > REQUEST_HEAD_BYTES_MAX) throw new TypeError(`a request head of ${head.length} bytes`)

@@ -131,17 +131,19 @@ export class SocketExchange implements Exchange, ResponseSink, Timed {
   }
 
   read(): Promise<Uint8Array | null | TransportFailure> {
+    const piece = this.inHand()
+    return piece === undefined ? new Promise((resolve) => (this.#reader = resolve)) : Promise.resolve(piece)
+  }
+
+  inHand(): Uint8Array | null | TransportFailure | undefined {
     const piece = this.#pieces.shift()
-    if (piece) {
-      this.#held_bytes -= piece.length
-      if (this.#paused && this.#held_bytes < HELD_BYTES_MAX / 2) {
-        this.#paused = false
-        this.holder?.resume()
-      }
-      return Promise.resolve(piece)
+    if (piece === undefined) return this.#end
+    this.#held_bytes -= piece.length
+    if (this.#paused && this.#held_bytes < HELD_BYTES_MAX / 2) {
+      this.#paused = false
+      this.holder?.resume()
     }
-    if (this.#end !== undefined) return Promise.resolve(this.#end)
-    return new Promise((resolve) => (this.#reader = resolve))
+    return piece
   }
 
   #finish(end: null | TransportFailure): void {
@@ -174,5 +176,9 @@ class SocketResponse implements UpstreamResponse {
 
   read(): Promise<Uint8Array | null | TransportFailure> {
     return this.#exchange.read()
+  }
+
+  inHand(): Uint8Array | null | TransportFailure | undefined {
+    return this.#exchange.inHand()
   }
 }

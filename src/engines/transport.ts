@@ -59,6 +59,8 @@ export type UpstreamResponse = {
    * its end must be cancelled, or its connection stays taken.
    */
   read(): Promise<Uint8Array | null | TransportFailure>
+  /** What `read` would give without a wait; undefined if it would wait. Not while a `read` is under way. */
+  inHand(): Uint8Array | null | TransportFailure | undefined
   /** True when the end of the body is the end of the connection, so a cut cannot be told from an end. */
   readonly close_delimited: boolean
 }

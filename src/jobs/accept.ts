@@ -65,12 +65,12 @@ const accept = async (call: Screened, house: House, jobs: Jobs): Promise<Respons
     return job
   }
   const bytes = jobObject(job.id, { ...job.status, ...job, cancel: false }, undefined)
-  const headers = new Headers({
+  const headers = {
     'content-type': 'application/json',
     location: `/v1/jobs/${job.id}`,
     'preference-applied': 'respond-async',
     'x-weir-call-id': call.id,
-  })
+  }
   await keepAnswer(call, house, 202, headers, bytes)
   endCall(call, house, { ending: 'whole', status: 202 })
   house.metrics.add('answers_2xx', 1)

@@ -47,9 +47,9 @@ export type Journal = {
   append(record: JournalRecord): number | Failure
   /**
    * In strict mode resolves once the record that ends at the position, and all before it, survive a power failure, or
-   * with `journal_full` if the disk failed. In standard mode resolves at once.
+   * with `journal_full` if the disk failed. In standard mode there is nothing to wait for: undefined.
    */
-  synced(position: number): Promise<Failure | undefined>
+  synced(position: number): Promise<Failure | undefined> | undefined
   /** Resolves once all that was appended survives a power failure, in both modes. */
   flush(): Promise<Failure | undefined>
   /** False when the disk is full or failing: no new call may begin, running ones can still be ended. Recovers by itself. */
@@ -168,7 +168,7 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
       }
       return position()
     },
-    synced: (at) => (durability === 'strict' ? syncer.wait(at) : Promise.resolve(undefined)),
+    synced: (at) => (durability === 'strict' ? syncer.wait(at) : undefined),
     flush: () => syncer.wait(position()),
     has_room: () => !closing && free() >= reserve_bytes && !syncer.trouble(),
     trouble: () => syncer.trouble() ?? spares.trouble(),

@@ -5,22 +5,26 @@ import { chargeNanodollars, servingModel } from './charge.ts'
 import type { Tokens } from './estimate.ts'
 import { rateHeaders } from './rate-headers.ts'
 
+/** By lower-case name: a plain object costs the response half of what a `Headers` does. */
+export type AnswerHeaders = Record<string, string>
+
 /** The gateway's own headers on an answer: what answered, under which id, and what is left of the limits. */
-export const answerHeaders = (call: Call, content_type: string): Headers => {
+export const answerHeaders = (call: Call, content_type: string): AnswerHeaders => {
   const { target } = call
-  return new Headers({
-    'content-type': content_type,
-    'x-weir-call-id': call.id,
-    ...(target && { 'x-weir-model': target.model, 'x-weir-engine': target.engine.name }),
-    ...(call.rate || call.token_rate ? rateHeaders(call.rate, call.token_rate) : undefined),
-  })
+  const headers: AnswerHeaders = { 'content-type': content_type, 'x-weir-call-id': call.id }
+  if (target) {
+    headers['x-weir-model'] = target.model
+    headers['x-weir-engine'] = target.engine.name
+  }
+  if (call.rate || call.token_rate) Object.assign(headers, rateHeaders(call.rate, call.token_rate))
+  return headers
 }
 
 /** What a stream needs so that nothing on its way holds it back. */
-export const streamHeaders = (call: Call): Headers => {
+export const streamHeaders = (call: Call): AnswerHeaders => {
   const headers = answerHeaders(call, 'text/event-stream; charset=utf-8')
-  headers.set('cache-control', 'no-cache')
-  headers.set('x-accel-buffering', 'no')
+  headers['cache-control'] = 'no-cache'
+  headers['x-accel-buffering'] = 'no'
   return headers
 }
 

@@ -12,7 +12,7 @@ import { errorJson, errorStatus } from './engine-error.ts'
 import type { Leg } from './flight.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss, type Refusal } from './outcome.ts'
-import { Reading } from './reading.ts'
+import { Reading, type Rest } from './reading.ts'
 import type { Splice } from './splice-stream.ts'
 import { StreamSource } from './stream-source.ts'
 import { asksContinuous, streams, upstreamRequest } from './upstream-request.ts'
@@ -61,7 +61,10 @@ export const attempt = async (
     const miss = await firstEvent(source, reading, house, flight, timeouts.first_token_ms)
     return miss ?? { kind: 'stream', source, reading, first_byte_ms: house.tick() - started }
   }
-  return whole(content_type, reading, house, flight, first_byte_ms)
+  const reads = reading.all(limits.answer_bytes_max)
+  const rest = reads instanceof Promise ? await reads : reads
+  flight.half = reading.half
+  return whole(content_type, rest, house, flight, first_byte_ms)
 }
 
 /** The model's name that the client is to see; undefined for the engine's own. */
@@ -128,15 +131,7 @@ const refused = async (head: UpstreamResponse, reading: Reading, house: House, f
 }
 
 /** A good answer that is no stream: it must be whole and JSON before anything of it goes out. */
-const whole = async (
-  content_type: string,
-  reading: Reading,
-  house: House,
-  flight: Leg,
-  first_byte_ms: number,
-): Promise<Answer | Miss> => {
-  const bytes = await reading.all(limits.answer_bytes_max)
-  flight.half = reading.half
+const whole = (content_type: string, bytes: Rest, house: House, flight: Leg, first_byte_ms: number): Answer | Miss => {
   if (bytes instanceof TransportFailure) return missed(bytes, flight)
   if (bytes === 'too_large') return invalid(`more than ${limits.answer_bytes_max} bytes`)
   const facts = readAnswer(bytes)

@@ -1,5 +1,6 @@
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
+import { Deadlines, type Timed } from '../engines/deadlines.ts'
 import { type JsonScan, jsonScanner } from '../engines/json-scan.ts'
 import { type JsonType, readBoolean, readInteger, readString } from '../engines/json-value.ts'
 import { bodyTooLarge } from './body-limit.ts'
@@ -50,45 +51,50 @@ export type BodyPath = (typeof PATHS)[number]
 const scanBody = jsonScanner(PATHS)
 
 /** Reads a request's body whole, within the limits of size and time, and decodes its content encoding. */
-export const readBody = async (
+export const readBody = (
   request: Request,
   bytes_max: number,
   body_ms: number,
   hold: Hold,
-): Promise<Uint8Array | Failure> => {
+): Failure | Promise<Uint8Array | Failure> => {
   const decode = decoderOf(request.headers.get('content-encoding'))
   if (decode instanceof Failure) return decode
-  const raw = await readRaw(request, bytes_max, body_ms, hold)
-  if (raw instanceof Failure || decode === undefined) return raw
-  const bytes = await decode(raw, bytes_max)
-  return bytes instanceof Failure ? bytes : (hold(bytes.length - raw.length) ?? bytes)
+  const reading = readRaw(request, bytes_max, body_ms, hold)
+  if (reading instanceof Failure || decode === undefined) return reading
+  return reading.then(async (raw) => {
+    if (raw instanceof Failure) return raw
+    const bytes = await decode(raw, bytes_max)
+    return bytes instanceof Failure ? bytes : (hold(bytes.length - raw.length) ?? bytes)
+  })
 }
 
 /** Takes room for more bytes of the body, or gives it back for fewer; a failure if there is none. */
 export type Hold = (more_bytes: number) => Failure | undefined
 
-const readRaw = async (
+/** Of all bodies that are being read. */
+const deadlines = new Deadlines()
+
+const readRaw = (
   request: Request,
   bytes_max: number,
   body_ms: number,
   hold: Hold,
-): Promise<Uint8Array | Failure> => {
+): Failure | Promise<Uint8Array | Failure> => {
   const length = request.headers.get('content-length')
   const full = length === null ? undefined : hold(Number(length))
   if (full) return full
-  const { promise: late, resolve } = Promise.withResolvers<Failure>()
-  const timer = setTimeout(() => resolve(bodyTimeout(body_ms)), body_ms)
-  try {
+  return new Promise((resolve) => {
+    const late: Timed = { due_tick_ms: 0, slot: -1, expire: () => resolve(bodyTimeout(body_ms)) }
+    deadlines.set(late, body_ms)
+    const done = (read: Uint8Array | Failure) => {
+      deadlines.clear(late)
+      if (!(read instanceof Failure) && read.length >= LARGE_BYTES) collectSoon()
+      resolve(read)
+    }
     // With a length the size is known to fit; without one the pieces are counted as they come.
     const reading = length === null ? readCounted(request, bytes_max, hold) : request.bytes()
-    const read = await Promise.race([late, reading])
-    if (!(read instanceof Failure) && read.length >= LARGE_BYTES) collectSoon()
-    return read
-  } catch (cause) {
-    return new Failure('body_cut', { cause })
-  } finally {
-    clearTimeout(timer)
-  }
+    reading.then(done, (cause: unknown) => done(new Failure('body_cut', { cause })))
+  })
 }
 
 const LARGE_BYTES = 1_048_576

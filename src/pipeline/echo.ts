@@ -14,7 +14,7 @@ export const echo = async (call: Routed, house: House): Promise<Response | Failu
   const bytes = Buffer.concat([BEFORE, call.body.bytes.subarray(call.body.scan.bom ? 3 : 0), AFTER])
   house.metrics.add('answers_2xx', 1)
   house.metrics.add('bytes_out', bytes.length)
-  const headers = new Headers({ 'content-type': 'application/json', 'x-weir-call-id': call.id })
+  const headers = { 'content-type': 'application/json', 'x-weir-call-id': call.id }
   if (call.keeping) await keepAnswer(call, house, 200, headers, bytes)
   const position = endCall(call, house, { ending: 'whole', status: 200, response_sha256: sha256(bytes) })
   const failed = position === undefined ? undefined : await onDisk(position, call, house)

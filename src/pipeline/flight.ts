@@ -59,7 +59,8 @@ export class Flight {
   readonly #total_tick_ms: number
   readonly #call: Routed
   readonly #house: House
-  readonly #left: () => void
+  /** Hears that the client left; set once the call has lasted for a sweep, as most are over by then. */
+  #left: (() => void) | undefined
 
   constructor(call: Routed, house: House) {
     this.#call = call
@@ -67,10 +68,14 @@ export class Flight {
     this.asked_tick_ms = house.tick()
     const total_ms = call.model?.timeouts.total_ms
     this.#total_tick_ms = total_ms === undefined ? call.deadline_tick_ms : call.started_tick_ms + total_ms
-    this.vigil = new Vigil(this.#total_tick_ms, (overdue) => this.#expired(overdue))
+    this.vigil = new Vigil(this.#total_tick_ms, this)
     house.watch.add(this.vigil)
+  }
+
+  /** Listens for the client's leaving, which may have been before: the signal tells that too. */
+  lasts(): void {
     this.#left = () => this.clientLeft()
-    const { signal } = call.arrival.request
+    const { signal } = this.#call.arrival.request
     signal.addEventListener('abort', this.#left, { once: true })
     if (signal.aborted) this.clientLeft()
   }
@@ -165,7 +170,7 @@ export class Flight {
   close(end: End): number | undefined {
     this.#house.watch.remove(this.vigil)
     this.second?.close()
-    this.#call.arrival.request.signal.removeEventListener('abort', this.#left)
+    if (this.#left) this.#call.arrival.request.signal.removeEventListener('abort', this.#left)
     this.listener = NOBODY
     if (!this.#call.open) return undefined
     const now = this.#house.tick()
@@ -182,7 +187,7 @@ export class Flight {
     return this.#call.client_gone && !(this.drains && (this.#exchange ?? this.second) !== undefined)
   }
 
-  #expired(overdue: Overdue): void {
+  expired(overdue: Overdue): void {
     if (overdue === 'ping') return this.listener.ping()
     // A second engine may still be in time.
     if (overdue === 'silence') {

@@ -1,5 +1,6 @@
 import { Failure } from '../base/failure.ts'
 import type { Routed } from './call.ts'
+import { attempt } from './attempt.ts'
 import { Delivered } from './delivered.ts'
 import { echo } from './echo.ts'
 import { judge } from './engine-record.ts'
@@ -49,38 +50,37 @@ const respond = (
 
 /** One engine after the other; the last one's word counts when none answers. A bug is answered like a failure. */
 const tryEngines = async (call: Routed, house: House, flight: Flight): Promise<Answer | Failure> => {
+  const { tried } = flight
+  const hedges = call.model!.config.hedge !== undefined
+  let renewed = false
   try {
-    return await asLongAsUseful(call, house, flight)
+    for (let target = call.target!; ;) {
+      const late = flight.givenUp()
+      if (late) return late.shown
+      flight.attempts++
+      const given = hedges
+        ? await hedged(call, house, flight, target)
+        : { target, outcome: await attempt(call, house, flight, target) }
+      const { outcome } = given
+      target = given.target
+      const too_small = contextTooSmall(outcome, target)
+      const [miss, shown] = outcome instanceof Miss ? [outcome, outcome.shown] : [undefined, outcome]
+      if (miss) flight.cancel()
+      if (miss?.stale && !renewed) renewed = true
+      else {
+        judge(call, house, target, outcome)
+        if (miss === undefined && too_small === undefined) return shown
+        tried.push(target)
+        const may = (too_small !== undefined || miss?.verdict.next) && goesOn(call, flight)
+        const next = may ? leave(call, house, target, tried, too_small) : undefined
+        if (next === undefined) return shown
+        target = next
+      }
+      recordAttempt(call, house, target, too_small === undefined ? miss!.because : 'context_length_exceeded')
+    }
   } catch (cause) {
     flight.cancel()
     house.log('error', 'internal_error', { call_id: call.id, stage: call.at, cause })
     return new Failure('internal', { cause })
-  }
-}
-
-const asLongAsUseful = async (call: Routed, house: House, flight: Flight): Promise<Answer | Failure> => {
-  const { tried } = flight
-  let renewed = false
-  for (let target = call.target!; ;) {
-    const late = flight.givenUp()
-    if (late) return late.shown
-    flight.attempts++
-    const given = await hedged(call, house, flight, target)
-    const { outcome } = given
-    target = given.target
-    const too_small = contextTooSmall(outcome, target)
-    const [miss, shown] = outcome instanceof Miss ? [outcome, outcome.shown] : [undefined, outcome]
-    if (miss) flight.cancel()
-    if (miss?.stale && !renewed) renewed = true
-    else {
-      judge(call, house, target, outcome)
-      if (miss === undefined && too_small === undefined) return shown
-      tried.push(target)
-      const may = (too_small !== undefined || miss?.verdict.next) && goesOn(call, flight)
-      const next = may ? leave(call, house, target, tried, too_small) : undefined
-      if (next === undefined) return shown
-      target = next
-    }
-    recordAttempt(call, house, target, too_small === undefined ? miss!.because : 'context_length_exceeded')
   }
 }

@@ -109,7 +109,7 @@ class SecondLeg implements Leg, Second {
     this.#house = house
     this.#flight = flight
     this.delivered = flight.delivered && new Delivered()
-    this.vigil = new Vigil(Number.POSITIVE_INFINITY, () => this.#expired())
+    this.vigil = new Vigil(Number.POSITIVE_INFINITY, this)
     house.watch.add(this.vigil)
   }
 
@@ -157,7 +157,7 @@ class SecondLeg implements Leg, Second {
     this.#flight.first_token_tick_ms = tick_ms
   }
 
-  #expired(): void {
+  expired(): void {
     this.#silent = true
     this.cancel()
     if (this.#adopted) this.#flight.silence()

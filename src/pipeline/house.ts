@@ -15,8 +15,8 @@ import type { Watch } from './watch.ts'
 export type JournalPort = {
   /** In the operating system's hands when it returns; answers the position to wait for, or that there is no room. */
   append(record: JournalRecord): number | Failure
-  /** In strict mode resolves once everything up to the position is on disk, or with why it cannot be; else at once. */
-  synced(position: number): Promise<Failure | undefined>
+  /** In strict mode resolves once everything up to the position is on disk, or with why it cannot be; else undefined. */
+  synced(position: number): Promise<Failure | undefined> | undefined
   /** False when the disk is full: no new call may begin. */
   has_room(): boolean
 }

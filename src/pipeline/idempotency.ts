@@ -1,4 +1,5 @@
 import { Failure } from '../base/failure.ts'
+import type { AnswerHeaders } from './answer-headers.ts'
 import { rateHeaders } from './rate-headers.ts'
 import type { Call } from './call.ts'
 import type { Body } from './body.ts'
@@ -92,15 +93,15 @@ export const keepAnswer = async (
   call: Call,
   house: House,
   status: number,
-  headers: Headers,
+  headers: AnswerHeaders,
   bytes?: Uint8Array,
 ): Promise<void> => {
   const { keeping } = call
   if (keeping === undefined) return
   if (bytes !== undefined) keeping.add(bytes)
   const kept = KEPT_HEADERS.flatMap((name) => {
-    const value = headers.get(name)
-    return value === null ? [] : [[name, value] as const]
+    const value = headers[name]
+    return value === undefined ? [] : [[name, value] as const]
   })
   await keeping.complete(status, Object.fromEntries(kept))
   if (keeping.trouble !== undefined) house.log('error', 'answer_not_kept', { call_id: call.id, cause: keeping.trouble })

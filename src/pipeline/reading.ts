@@ -45,24 +45,44 @@ export class Reading {
     this.#left_ms = Math.min(this.#left_ms, left_ms)
   }
 
-  /** The rest of the body; `too_large` past the limit, and then it must be cancelled. */
-  async all(bytes_max: number): Promise<Uint8Array | TransportFailure | 'too_large'> {
+  /** The rest of the body; `too_large` past the limit, and then it must be cancelled. At once if it is in hand. */
+  all(bytes_max: number): Rest | Promise<Rest> {
     const pieces: Uint8Array[] = []
     let size = 0
-    for (;;) {
-      const piece = await this.next()
-      this.arrived()
-      if (piece === null) return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
+    for (let piece = this.#head.inHand(); piece !== undefined; piece = this.#head.inHand()) {
+      if (piece === null) return joined(pieces, size)
       if (!(piece instanceof Uint8Array)) {
         this.half = Buffer.concat(pieces, size)
         return piece
       }
+      pieces.push(piece)
       size += piece.length
       if (size > bytes_max) return 'too_large'
+    }
+    return this.#collect(pieces, size, bytes_max)
+  }
+
+  async #collect(pieces: Uint8Array[], had_bytes: number, bytes_max: number): Promise<Rest> {
+    for (let size = had_bytes; ;) {
+      const piece = await this.next()
+      this.arrived()
+      if (piece === null) return joined(pieces, size)
+      if (!(piece instanceof Uint8Array)) {
+        this.half = Buffer.concat(pieces, size)
+        return piece
+      }
       pieces.push(piece)
+      size += piece.length
+      if (size > bytes_max) return 'too_large'
     }
   }
 }
+
+/** What is left of a body. */
+export type Rest = Uint8Array | TransportFailure | 'too_large'
+
+const joined = (pieces: readonly Uint8Array[], size: number): Uint8Array =>
+  pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
 
 /** How long the end of a body may come after its `[DONE]`. */
 const REST_MS = 250

@@ -1,10 +1,11 @@
 import { coolMs } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
 import { formatRetryAfter } from '../engines/retry-after.ts'
-import { answerHeaders, costUsd } from './answer-headers.ts'
+import { type AnswerHeaders, answerHeaders, costUsd } from './answer-headers.ts'
 import { sha256 } from './body.ts'
 import { countedWhole } from './counted-text.ts'
 import type { Routed } from './call.ts'
+import type { Tokens } from './estimate.ts'
 import type { Flight } from './flight.ts'
 import type { House } from './house.ts'
 import { keepAnswer, mayChange } from './idempotency.ts'
@@ -12,20 +13,47 @@ import type { Refusal, WholeAnswer } from './outcome.ts'
 import { renamed } from './rename.ts'
 
 /** Sends a whole answer. In strict mode it waits until the ending is on disk, and fails if that cannot be. */
-export const relayWhole = async (
+export const relayWhole = (
   answer: WholeAnswer,
   call: Routed,
   house: House,
   flight: Flight,
-): Promise<Response | Failure> => {
+): Response | Promise<Response | Failure> => {
+  const { usage } = answer.facts
+  const send = (tokens: Tokens) => sendCounted(answer, tokens, call, house, flight)
+  return usage ? send(usage) : countedWhole(answer, call, house).then(send)
+}
+
+const sendCounted = (
+  answer: WholeAnswer,
+  usage: Tokens,
+  call: Routed,
+  house: House,
+  flight: Flight,
+): Response | Promise<Response | Failure> => {
   const bytes = shownBytes(answer, call)
-  const usage = answer.facts.usage ?? (await countedWhole(answer, call, house))
   const headers = answerHeaders(call, answer.content_type)
   const cost = costUsd(call, usage)
-  if (cost !== undefined) headers.set('x-weir-cost-usd', cost)
+  if (cost !== undefined) headers['x-weir-cost-usd'] = cost
   house.metrics.add('answers_2xx', 1)
   house.metrics.add('bytes_out', bytes.length)
-  if (call.keeping) await keepAnswer(call, house, 200, headers, bytes)
+  const send = () => sendWhole({ answer, bytes, usage, headers }, call, house, flight)
+  return call.keeping ? keepAnswer(call, house, 200, headers, bytes).then(send) : send()
+}
+
+type Sending = {
+  readonly answer: WholeAnswer
+  readonly bytes: Uint8Array
+  readonly usage: Tokens
+  readonly headers: AnswerHeaders
+}
+
+const sendWhole = (
+  { answer, bytes, usage, headers }: Sending,
+  call: Routed,
+  house: House,
+  flight: Flight,
+): Response | Promise<Response | Failure> => {
   const position = flight.close({
     ending: call.client_gone ? 'cut_by_client' : 'whole',
     status: 200,
@@ -35,8 +63,9 @@ export const relayWhole = async (
     usage_source: answer.facts.usage === undefined ? 'estimated' : 'engine',
     response_sha256: sha256(bytes),
   })
-  const failed = position === undefined ? undefined : await onDisk(position, call, house)
-  return failed ?? new Response(bytes as BodyInit, { headers })
+  const response = new Response(bytes as BodyInit, { headers })
+  const on_disk = position === undefined ? undefined : onDisk(position, call, house)
+  return on_disk ? on_disk.then((failed) => failed ?? response) : response
 }
 
 /** Sends the engine's own error as the engine wrote it. */
@@ -45,7 +74,7 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
   const headers = answerHeaders(call, 'application/json')
   const retry_after_s =
     answer.retry_after_s ?? (answer.status === 429 || answer.status === 503 ? benchS(call, house) : undefined)
-  if (retry_after_s !== undefined) headers.set('retry-after', formatRetryAfter(retry_after_s))
+  if (retry_after_s !== undefined) headers['retry-after'] = formatRetryAfter(retry_after_s)
   house.metrics.add(answer.status >= 500 ? 'answers_5xx' : 'answers_4xx', 1)
   house.metrics.add('refused_by_engine', 1)
   if (call.keeping && !mayChange(answer.status)) await keepAnswer(call, house, answer.status, headers, shown)
@@ -67,15 +96,25 @@ const DISK_MS = 3_000
 const DISK_AGAIN_MS = 200
 
 /**
- * Waits for the disk: in strict mode nobody is told of a whole answer before its ending survives the loss of power. A disk
+ * Waits for the disk, undefined if there is no need to: in strict mode nobody is told of a whole answer before its ending survives the loss of power. A disk
  * that fails is tried again for a while; then the failure is answered, and the end of the answer must not go out.
  * The intent stands before the ending in the same journal and so is on the disk as well. The engine does not wait for it:
  * of what the power takes before that nobody was told, and it is on the disk within `ledger.sync_ms` in any case.
  */
-export const onDisk = async (position: number, call: Routed, house: House): Promise<Failure | undefined> => {
+export const onDisk = (position: number, call: Routed, house: House): Promise<Failure | undefined> | undefined => {
+  const syncing = house.journal.synced(position)
+  return syncing && untilSynced(syncing, position, call, house)
+}
+
+const untilSynced = async (
+  first: Promise<Failure | undefined>,
+  position: number,
+  call: Routed,
+  house: House,
+): Promise<Failure | undefined> => {
   const until_ms = house.tick() + DISK_MS
-  for (;;) {
-    const failed = await house.journal.synced(position)
+  for (let syncing: Promise<Failure | undefined> | undefined = first; ; syncing = house.journal.synced(position)) {
+    const failed = await syncing
     if (failed === undefined) return undefined
     if (house.tick() < until_ms && !call.client_gone) {
       await Bun.sleep(DISK_AGAIN_MS)

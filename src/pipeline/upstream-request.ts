@@ -35,20 +35,16 @@ export const upstreamRequest = (
   if (own instanceof Failure) return own
   const edits = [...own, ...more]
   const { config } = target.engine
-  const headers: [string, string][] = [
-    ['content-type', 'application/json'],
-    ['accept', streams(call) ? 'text/event-stream' : 'application/json'],
-    ['user-agent', 'weir'],
-  ]
-  if (config.key !== undefined) headers.push(['authorization', `Bearer ${config.key}`])
-  for (const name of PASSED) {
+  const at = wayTo(config)
+  const own_headers = streams(call) ? at.stream : at.whole
+  const passed = PASSED.flatMap((name) => {
     const value = call.headers.get(name)
-    if (value !== null) headers.push([name, value])
-  }
+    return value === null ? [] : [[name, value] as const]
+  })
   return {
     method: 'POST',
-    url: addressOf(config, endpoint.engine_path),
-    headers,
+    url: addressOf(at, endpoint.engine_path),
+    headers: passed.length === 0 ? own_headers : [...own_headers, ...passed],
     body: edits.length === 0 ? [call.body.bytes] : splice(call.body.bytes, edits),
   }
 }
@@ -103,13 +99,37 @@ const streamOptions = (body: Body, continuous: boolean): Edit[] | Failure => {
 
 const OPTIONS = ['include_usage', 'continuous_usage_stats'] as const
 
-/** An engine has a handful of addresses, asked for with every call. */
-const addresses = new WeakMap<EngineConfig, Map<string, string>>()
+/** What is the same in every request to an engine. */
+type Way = {
+  readonly url: string
+  /** By path: a handful. */
+  readonly addresses: Map<string, string>
+  readonly whole: UpstreamRequest['headers']
+  readonly stream: UpstreamRequest['headers']
+}
 
-const addressOf = (config: EngineConfig, path: string): string => {
-  let known = addresses.get(config)
-  if (known === undefined) addresses.set(config, (known = new Map()))
-  let address = known.get(path)
-  if (address === undefined) known.set(path, (address = joinUrl(config.url, path)))
+const ways = new WeakMap<EngineConfig, Way>()
+
+const wayTo = (config: EngineConfig): Way => {
+  let way = ways.get(config)
+  if (way === undefined) {
+    const headersFor = (accept: string): UpstreamRequest['headers'] => {
+      const headers: [string, string][] = [
+        ['content-type', 'application/json'],
+        ['accept', accept],
+        ['user-agent', 'weir'],
+      ]
+      if (config.key !== undefined) headers.push(['authorization', `Bearer ${config.key}`])
+      return Object.freeze(headers)
+    }
+    const [whole, stream] = [headersFor('application/json'), headersFor('text/event-stream')]
+    ways.set(config, (way = { url: config.url, addresses: new Map(), whole, stream }))
+  }
+  return way
+}
+
+const addressOf = ({ url, addresses }: Way, path: string): string => {
+  let address = addresses.get(path)
+  if (address === undefined) addresses.set(path, (address = joinUrl(url, path)))
   return address
 }

@@ -6,6 +6,13 @@ import type { Watched } from './watch.ts'
  */
 export type Overdue = 'total' | 'silence' | 'ping' | 'draining'
 
+/** Whom a vigil tells. */
+export type VigilOwner = {
+  expired(overdue: Overdue): void
+  /** The call lasts: see {@link Watched.lasts}. */
+  lasts?(): void
+}
+
 const NEVER = Number.POSITIVE_INFINITY
 
 /** The deadlines of one call: the whole call, the engine's next byte, and the next sign of life to the client. */
@@ -15,11 +22,11 @@ export class Vigil implements Watched {
   #silence = NEVER
   #first = NEVER
   #ping = NEVER
-  readonly #tell: (overdue: Overdue) => void
+  readonly #owner: VigilOwner
 
-  constructor(total_tick_ms: number, tell: (overdue: Overdue) => void) {
+  constructor(total_tick_ms: number, owner: VigilOwner) {
     this.#total = this.due_tick_ms = total_tick_ms
-    this.#tell = tell
+    this.#owner = owner
   }
 
   /** Sets when the engine must have sent its next byte; NEVER (the default) to wait for ever. */
@@ -44,22 +51,26 @@ export class Vigil implements Watched {
     if (this.#total <= now_tick_ms) {
       this.#total = NEVER
       this.#set()
-      this.#tell('total')
+      this.#owner.expired('total')
     } else if (this.#silence <= now_tick_ms || this.#first <= now_tick_ms) {
       this.#silence = this.#first = NEVER
       this.#set()
-      this.#tell('silence')
+      this.#owner.expired('silence')
     } else {
       this.#ping = NEVER
       this.#set()
-      this.#tell('ping')
+      this.#owner.expired('ping')
     }
+  }
+
+  lasts(): void {
+    this.#owner.lasts?.()
   }
 
   cut(): void {
     this.#total = NEVER
     this.#set()
-    this.#tell('draining')
+    this.#owner.expired('draining')
   }
 
   #set(): void {

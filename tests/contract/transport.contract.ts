@@ -221,6 +221,26 @@ export const transportContract = (name: string, open: OpenTransport, differences
       expect(bytes.equals(whole)).toBe(true)
     })
 
+    test('what is in hand is had without a wait, before the rest and in its place', async () => {
+      const whole = pattern(400_000)
+      await using it = stage(open, { answers: [chunked(whole.subarray(0, 10), whole.subarray(10))] })
+      const response = await answerOf(it.send().head)
+      const pieces: Uint8Array[] = []
+      for (;;) {
+        let piece = response.inHand()
+        if (piece === undefined) piece = await within(response.read(), 10_000, 'read')
+        if (!(piece instanceof Uint8Array)) {
+          expect(piece).toBeNull()
+          break
+        }
+        pieces.push(piece)
+        // So that pieces wait, and what is held passes its bound.
+        if (pieces.length % 2 === 1) await Bun.sleep(20)
+      }
+      expect(Buffer.concat(pieces).equals(whole)).toBe(true)
+      expect(response.inHand()).toBeNull()
+    })
+
     test('headers: any case, several lines joined, unknown is undefined', async () => {
       await using it = stage(open, {
         answers: [

@@ -60,7 +60,7 @@ test(`strict: ${ROUNDS} failures of the power, no acknowledged call lost, and no
         // Faster than the disk makes segments: not taken.
         if (position instanceof Failure) break
         appended++
-        void journal.synced(position).then((failed) => {
+        void journal.synced(position)!.then((failed) => {
           if (failed === undefined) acked.add(number)
         })
       }

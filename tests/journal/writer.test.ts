@@ -137,7 +137,7 @@ describe('group commit', () => {
     const settled: string[] = []
     const call = (id: string) => {
       const at = good(journal.append(ending(id)))
-      return journal.synced(at).then((failure) => settled.push(failure ? `${id} failed` : id))
+      return journal.synced(at)!.then((failure) => settled.push(failure ? `${id} failed` : id))
     }
     const first = [call('a'), call('b')]
     await eventually(() => started === 1)

@@ -193,7 +193,7 @@ class Life {
     }
     if (!machine.strict) return
     if (this.#plant === 'ack_early') return ack()
-    void worker.journal.synced(position).then((failed) => {
+    void worker.journal.synced(position)?.then((failed) => {
       if (failed === undefined) ack()
     })
   }
