@@ -62,6 +62,7 @@ export type LivePrice = {
   readonly reasoning: number
   readonly audio_output: number
   readonly request_nanodollars: number
+  readonly image_nanodollars: number
 }
 
 /** The price of a call that began at a time; undefined for a free model. */
@@ -89,7 +90,8 @@ export const buildCatalogue = (
   const engines = new Map<string, Engine>()
   for (const engine of config.engines) {
     const old = before?.engines.get(engine.name)
-    const kept = old && old.config.url === engine.url && old.config.idle_ms === engine.idle_ms
+    const { url, idle_ms, ca } = engine
+    const kept = old && old.config.url === url && old.config.idle_ms === idle_ms && old.config.ca === ca
     const subject = claim(table, 'engine', engine.name)
     engines.set(engine.name, {
       name: engine.name,
@@ -143,6 +145,7 @@ const livePrice = ({ from_ms, price }: DatedPrice): LivePrice => ({
   reasoning: perToken(price.reasoning ?? price.output),
   audio_output: perToken(price.audio_output ?? price.output),
   request_nanodollars: Number(nanodollars(price.request ?? '0') ?? 0n),
+  image_nanodollars: Number(nanodollars(price.image ?? '0') ?? 0n),
 })
 
 const buildTarget = (

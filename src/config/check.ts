@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { demo_models } from './demo.ts'
 import { type FaultList, join, shown } from './faults.ts'
 import { INSTANT, instantMs } from './instant.ts'
@@ -38,9 +39,31 @@ const checkServer = (root: Tree, faults: FaultList) => {
 const checkEngines = (root: Tree, see: See, faults: FaultList) => {
   const engines = rows(root, 'engines')
   checkUnique(nameEntries(engines), see, faults)
-  for (const [path, { url }] of engines) {
+  for (const [path, { url, ca }] of engines) {
     const wrong = typeof url === 'string' ? urlFault(url, see(join(path, 'url'), url)) : undefined
     if (wrong) faults.add(join(path, 'url'), ...wrong)
+    const of_ca = typeof ca === 'string' ? caFault(ca, url) : undefined
+    if (of_ca) faults.add(join(path, 'ca'), ...of_ca)
+  }
+}
+
+const PEM = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g
+
+const caFault = (text: string, url: unknown): readonly [found: string, allowed: string] | undefined => {
+  if (typeof url === 'string' && !/^https:/i.test(url))
+    return ['is of no use to an engine that is not asked over https://', 'allowed: an https:// address, or no ca']
+  const found = text.match(PEM) ?? []
+  const nth = found.findIndex((pem) => !isCertificate(pem))
+  if (found.length > 0 && nth < 0) return undefined
+  const what = nth < 0 ? 'holds no certificate' : `holds as number ${nth + 1} what is not a certificate`
+  return [what, 'allowed: certificates in PEM, -----BEGIN CERTIFICATE----- and so on']
+}
+
+const isCertificate = (pem: string): boolean => {
+  try {
+    return new X509Certificate(pem).fingerprint256 !== ''
+  } catch {
+    return false
   }
 }
 

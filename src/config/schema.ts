@@ -4,8 +4,10 @@ import { Audit } from './audit-schema.ts'
 import { Idempotency } from './idempotency-schema.ts'
 import { Budget, Limits, PriorityMax } from './limits-schema.ts'
 import { Jobs, Webhook } from './jobs-schema.ts'
+import type { Price } from './price-schema.ts'
 import { choice, closed, host, int, name, section, strings } from './kinds.ts'
-import { Engine, Model, type Price, type Target, Timeouts } from './serving-schema.ts'
+import { Engine } from './engine-schema.ts'
+import { Model, type Target, Timeouts } from './serving-schema.ts'
 
 /**
  * The configuration: the single source of types, defaults, checks, the JSON Schema and the README's table.

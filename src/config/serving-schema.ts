@@ -1,71 +1,10 @@
 import { Type } from '@sinclair/typebox'
 import { limits } from '../base/limits.ts'
-import {
-  choice,
-  choiceOf,
-  closed,
-  instant,
-  int,
-  name,
-  section,
-  strings,
-  usd,
-  usdPerMillion,
-  withoutDefaults,
-} from './kinds.ts'
+import { choice, closed, int, name, section, strings, usdPerMillion, withoutDefaults } from './kinds.ts'
 import { Budget, Limits } from './limits-schema.ts'
+import { Price, PriceChange } from './price-schema.ts'
 
 /** The part of the configuration that says what serves: engines, models, and how one finds the other. */
-
-export const Engine = Type.Object(
-  {
-    name: name('Name of the engine.'),
-    url: Type.String({
-      pattern: '^https?://',
-      maxLength: 2_048,
-      title: 'an address',
-      'x-allowed': 'http://… or https://…, without user name, password and #',
-      description: 'Base address, with or without /v1, a path prefix or a query.',
-    }),
-    dialect: choice(['openai', 'anthropic', 'json'], 'openai', 'How the engine speaks.'),
-    key: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 8_192,
-        writeOnly: true,
-        'x-allowed': 'printable ASCII, 1 to 8192 characters',
-        description: 'Credential sent to the engine. Secret.',
-      }),
-    ),
-    capacity: int(1, 100_000, 256, 'Simultaneous calls the engine takes.'),
-    can: Type.Array(choiceOf(['prefix_continuation', 'continuous_usage', 'no_stream_options']), {
-      default: [],
-      maxItems: 3,
-      description:
-        'What the engine can do, or not, beyond the dialect. `continuous_usage`: it heeds `stream_options.continuous_usage_stats` (vLLM, SGLang); it is asked for usage in every chunk, so that a stream that breaks off is billed exactly, and a client that did not ask for that is shown the last chunk’s alone.',
-    }),
-    on_disconnect: choice(['cancel', 'drain'], 'cancel', 'What happens at the engine when the client leaves.'),
-    idle_ms: int(
-      0,
-      3_600_000,
-      4_000,
-      'Age at which an idle connection to the engine is closed; keep it below the engine’s own.',
-    ),
-    probe_ms: int(
-      0,
-      3_600_000,
-      2_000,
-      'How often the engine is asked whether it is there (GET /health or /v1/models, never a model); 0 is never.',
-    ),
-    scrape_ms: int(
-      0,
-      3_600_000,
-      1_000,
-      'How often the engine’s /metrics are read for its queue and cache; 0 is never.',
-    ),
-  },
-  closed,
-)
 
 export const Target = Type.Object(
   {
@@ -104,25 +43,6 @@ export const Queue = Type.Object(
     wait_ms: int(1, 3_600_000, 30_000, 'Longest wait.'),
   },
   { ...section, description: 'Where calls wait for an engine, shared fairly between tenants.' },
-)
-
-export const Price = Type.Object(
-  {
-    input: usdPerMillion('USD per million prompt tokens.'),
-    cached_input: Type.Optional(usdPerMillion('USD per million prompt tokens from the cache; `input` if absent.')),
-    output: usdPerMillion('USD per million completion tokens.'),
-    reasoning: Type.Optional(usdPerMillion('USD per million reasoning tokens; `output` if absent.')),
-    audio_input: Type.Optional(usdPerMillion('USD per million audio tokens of the prompt; `input` if absent.')),
-    audio_output: Type.Optional(usdPerMillion('USD per million audio tokens of the answer; `output` if absent.')),
-    request: Type.Optional(usd('USD for each call, beside its tokens.')),
-  },
-  closed,
-)
-
-/** A price, and when it takes the place of the one before. */
-export const PriceChange = Type.Object(
-  { from: instant('Calls that begin at this time or later have this price.'), ...Price.properties },
-  closed,
 )
 
 export const Timeouts = Type.Object(

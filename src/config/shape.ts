@@ -12,6 +12,8 @@ export type Shape = {
   readonly title?: string
   readonly description?: string
   readonly 'x-allowed'?: string
+  /** A text of several lines. */
+  readonly 'x-lines'?: boolean
   readonly pattern?: string
   readonly writeOnly?: boolean
   readonly minimum?: number

@@ -114,7 +114,8 @@ const foundIn = (shape: Shape, value: unknown, path: string, templates: Template
 }
 
 const foundInText = (shape: Shape, text: string, what: string): string | undefined => {
-  const bad = shape.writeOnly ? secretFault(text) : characterFault(text, /\p{Cc}/u)
+  const of_lines = shape['x-lines'] ? text.replaceAll(/\r?\n/g, ' ') : text
+  const bad = shape.writeOnly ? secretFault(text) : characterFault(of_lines, /\p{Cc}/u)
   if (bad !== undefined) return bad
   if (text === '' && (shape.minLength ?? 0) > 0) return 'is empty'
   if (text.length < (shape.minLength ?? 0) || text.length > (shape.maxLength ?? Infinity)) {

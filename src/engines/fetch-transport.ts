@@ -16,6 +16,8 @@ export type FetchTransportOptions = {
   readonly idle_ms: number
   /** Idle connections kept at most. */
   readonly sockets_max: number
+  /** Certificates in PEM that the engine's is checked by; the machine's if absent. */
+  readonly ca?: string
 }
 
 /**
@@ -41,6 +43,7 @@ export const openFetchTransport = (options: FetchTransportOptions): Transport =>
 class Lane {
   readonly session: Bun.FetchSession
   readonly deadlines = new Deadlines()
+  readonly tls: { readonly ca: string } | undefined
   readonly #idle_ms: number
   readonly #quiet: Timed
   #in_flight = 0
@@ -54,6 +57,7 @@ class Lane {
     })
     this.session = session
     this.#idle_ms = options.idle_ms
+    this.tls = options.ca === undefined ? undefined : { ca: options.ca }
     this.#quiet = { due_tick_ms: 0, slot: -1, expire: () => session.close() }
   }
 
@@ -91,6 +95,7 @@ class FetchExchange implements Exchange, Timed {
         method: request.method,
         headers: request.headers as [string, string][],
         ...(body && { body }),
+        ...(lane.tls && { tls: lane.tls }),
         redirect: 'manual',
         decompress: false,
         timeout: false,

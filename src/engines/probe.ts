@@ -1,7 +1,7 @@
 import { joinUrl } from './url.ts'
 
 /** The part of an engine's configuration that a probe needs. */
-export type Probed = { readonly url: string; readonly key?: string }
+export type Probed = { readonly url: string; readonly key?: string; readonly ca?: string }
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
@@ -53,7 +53,7 @@ export const scrape = async (
 }
 
 const get = async (
-  { url, key }: Probed,
+  { url, key, ca }: Probed,
   path: string,
   timeout_ms: number,
   fetch: Fetch,
@@ -62,6 +62,7 @@ const get = async (
     return await fetch(joinUrl(url, path), {
       headers: { 'user-agent': 'weir', ...(key !== undefined && { authorization: `Bearer ${key}` }) },
       redirect: 'manual',
+      ...(ca !== undefined && { tls: { ca } }),
       signal: AbortSignal.timeout(timeout_ms),
     })
   } catch (cause) {

@@ -100,6 +100,18 @@ describe('one fault, one line', () => {
       models(model('price: {input: "0.1234567", output: "1"}')),
       `models[0].price.input: "0.1234567" is not a price; ${price_allowed}`,
     ],
+    [
+      'engines: [{name: e, url: "http://h", ca: x}]',
+      'engines[0].ca: is of no use to an engine that is not asked over https://; allowed: an https:// address, or no ca',
+    ],
+    [
+      'engines: [{name: e, url: "https://h", ca: x}]',
+      'engines[0].ca: holds no certificate; allowed: certificates in PEM, -----BEGIN CERTIFICATE----- and so on',
+    ],
+    [
+      'engines: [{name: e, url: "https://h", ca: "-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----"}]',
+      'engines[0].ca: holds as number 1 what is not a certificate; allowed: certificates in PEM, -----BEGIN CERTIFICATE----- and so on',
+    ],
     // addresses
     [url('ftp://h'), `engines[0].url: "ftp://h" is not an address; allowed: ${url_allowed}`],
     [

@@ -66,6 +66,7 @@ test('a configuration that writes everything is kept as written, and completed',
   expect(config.engines[1]).toEqual({
     name: 'b',
     url: 'https://engine.example',
+    ca: sample().engines[1]!.ca!,
     dialect: 'openai',
     capacity: 256,
     can: [],

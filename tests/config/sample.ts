@@ -1,3 +1,17 @@
+/** A certificate of nobody. */
+const CERTIFICATE = [
+  '-----BEGIN CERTIFICATE-----',
+  'MIIBejCCAR+gAwIBAgIUbHorpn7sClcEaGmXhljWZVbwPoMwCgYIKoZIzj0EAwIw',
+  'ETEPMA0GA1UEAwwGc2FtcGxlMCAXDTI2MTIwMTAwMzUzMloYDzIxMjYxMTA3MDAz',
+  'NTMyWjARMQ8wDQYDVQQDDAZzYW1wbGUwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC',
+  'AAR7hrkD9cPwibmsXiKTbQb2vr6FTDyr5DMBUDW9pfruxcRyAFNb/XT2eSFIrQAJ',
+  'p6uD6Ut8Q9PL2BRIFA0Shii2o1MwUTAdBgNVHQ4EFgQU50djqGRVyJP4DgR6xhlH',
+  'kzbsHGUwHwYDVR0jBBgwFoAU50djqGRVyJP4DgR6xhlHkzbsHGUwDwYDVR0TAQH/',
+  'BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEAz4IimKSonwAwYpwKe9dkN4hSk70q',
+  'TprPLUUF3JdAC1UCIQDjnqSGU3YCxf07GiWDZHnyaU1aDM6a6+ZDx9vrxlU0BQ==',
+  '-----END CERTIFICATE-----',
+].join('\n')
+
 /** A valid configuration that writes every setting there is, none at its default where that can be. Fresh on each call. */
 export const sample = () => ({
   server: {
@@ -45,7 +59,7 @@ export const sample = () => ({
       probe_ms: 10,
       scrape_ms: 11,
     },
-    { name: 'b', url: 'https://engine.example' },
+    { name: 'b', url: 'https://engine.example', ca: CERTIFICATE },
   ],
   models: [
     {
@@ -77,6 +91,7 @@ export const sample = () => ({
         audio_input: '1.5',
         audio_output: '2.5',
         request: '0.001',
+        image: '0.003',
       },
       price_changes: [
         {
@@ -88,6 +103,7 @@ export const sample = () => ({
           audio_input: '1.6',
           audio_output: '2.6',
           request: '0.002',
+          image: '0.004',
         },
       ],
       tokenizer: 'cl100k_base',

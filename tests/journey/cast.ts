@@ -1,5 +1,6 @@
 import { expect } from 'bun:test'
 import { saltedBodyHash } from '../../src/audit/leaf.ts'
+import { testCertificate } from '../kit/certificate.ts'
 import { startHostileEngine, type HostileEngine, type HostileOptions } from '../kit/hostile-engine.ts'
 import { startHouse, type CallRow, type HouseSettings, type TestHouse } from '../kit/house.ts'
 import { readSse, type SseRead } from '../kit/sse-read.ts'
@@ -12,6 +13,10 @@ export type Part = {
   readonly engines: readonly HostileEngine[]
   readonly names: readonly string[]
 }
+
+/** How the house speaks to its engines: each has a transport of its own. */
+export const OVER = ['http', 'https'] as const
+export type Over = (typeof OVER)[number]
 
 export type PartSettings = {
   readonly timeouts?: object
@@ -60,8 +65,11 @@ export const newCast = (
     readonly ledger?: object
     readonly house?: HouseSettings
     readonly tenants?: readonly object[]
+    readonly over?: Over
   } = {},
 ) => {
+  const { over = 'http' } = settings
+  const secure = over === 'https' ? { ca: testCertificate().cert } : {}
   const engines: object[] = []
   const models: object[] = []
   const scripted: HostileEngine[] = []
@@ -85,11 +93,13 @@ export const newCast = (
 
   const part = (scripts: readonly EngineScript[], more: PartSettings = {}): Part => {
     const model = `p${models.length}`
-    const played = scripts.map((given) => startHostileEngine('answers' in given ? given : { answers: [given] }))
+    const played = scripts.map((given) =>
+      startHostileEngine({ ...('answers' in given ? given : { answers: [given] }), tls: over === 'https' }),
+    )
     scripted.push(...played)
     const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url), ...(more.last_urls ?? [])]
     const names = urls.map((_, index) => `${model}-${'abcdef'[index]}`)
-    names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...more.engine }))
+    names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...secure, ...more.engine }))
     models.push({
       name: model,
       price: more.price ?? { input: '2.00', cached_input: '0.50', output: '8.00' },

@@ -1,3 +1,4 @@
+import { testCertificate } from './certificate.ts'
 import { play } from './player.ts'
 import { json, type Script } from './script.ts'
 import { readBody, readHead, type RequestHead } from './request-reader.ts'
@@ -48,6 +49,8 @@ export type HostileOptions = {
   readonly on_connect?: Script
   /** A FIN of the client does not stop the script (by default it does, as in uvicorn). */
   readonly half_open?: boolean
+  /** Speaks TLS under the kit's own certificate, at an `https://` address. */
+  readonly tls?: boolean
 }
 
 export type HostileEngine = AsyncDisposable & {
@@ -90,6 +93,7 @@ export const startHostileEngine = (options: HostileOptions): HostileEngine => {
     hostname: '127.0.0.1',
     port: options.port ?? 0,
     allowHalfOpen: true,
+    ...(options.tls && { tls: testCertificate() }),
     socket: wireHandlers(
       (wire) => {
         wires.add(wire)
@@ -123,7 +127,7 @@ export const startHostileEngine = (options: HostileOptions): HostileEngine => {
     }
   }
 
-  const origin = `http://127.0.0.1:${listener.port}`
+  const origin = `${options.tls ? 'https' : 'http'}://127.0.0.1:${listener.port}`
   const stop = async () => {
     listener.stop(false)
     for (const wire of wires) wire.reset()

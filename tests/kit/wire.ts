@@ -159,6 +159,7 @@ export const wireHandlers = (opened: (wire: Wire) => void, closed: (wire: Wire) 
     closed(socket.data)
   },
   error(socket: Socket<Wire>) {
-    socket.data.ended('rst')
+    // A TLS handshake can fail before there is a connection.
+    ;(socket.data as Wire | undefined)?.ended('rst')
   },
 })

@@ -1,0 +1,6 @@
+import { setDefaultTimeout } from 'bun:test'
+import { faultsOver } from './faults.journey.ts'
+
+setDefaultTimeout(60_000)
+
+faultsOver('https')

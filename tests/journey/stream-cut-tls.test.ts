@@ -1,0 +1,6 @@
+import { setDefaultTimeout } from 'bun:test'
+import { streamCutsOver } from './stream-cut.journey.ts'
+
+setDefaultTimeout(60_000)
+
+streamCutsOver('https')
