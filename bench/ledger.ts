@@ -28,6 +28,7 @@ export const prices = priceList([
     audio_input_picodollars: null,
     audio_output_picodollars: null,
     request_nanodollars: 0n,
+    image_nanodollars: 0n,
     free: false,
   },
 ])
@@ -53,6 +54,7 @@ export const callOf = (): [JournalRecord, JournalRecord] => {
       price_version: 1,
       request_sha256: crypto.getRandomValues(new Uint8Array(32)),
       serves: '',
+      images: 0,
     },
     {
       kind: 'ending',

@@ -50,6 +50,7 @@ const INVOICE_EXAMPLE: Invoice = {
       reasoning_tokens: 0,
       audio_input_tokens: 0,
       audio_output_tokens: 0,
+      images: 0,
       charge_usd: '0.000144',
     },
   ],

@@ -15,7 +15,7 @@ const RECORDS: Readonly<Record<number, readonly [kind: string, fields: readonly 
   1: [
     'intent',
     fields(
-      'call_id:text at_ms:f64 tenant:text key_id:text end_user:text model:text engine:text engine_model:text endpoint:text stream:flag hold_nanodollars:i64 prompt_tokens_estimate:u32 price_version:u32 request_sha256:hash serves:text',
+      'call_id:text at_ms:f64 tenant:text key_id:text end_user:text model:text engine:text engine_model:text endpoint:text stream:flag hold_nanodollars:i64 prompt_tokens_estimate:u32 price_version:u32 request_sha256:hash serves:text images:u32',
     ),
   ],
   2: ['attempt', fields('call_id:text at_ms:f64 engine:text engine_model:text because:text serves:text')],

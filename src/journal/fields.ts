@@ -56,6 +56,7 @@ export const KINDS = {
       price_version: 'u32',
       request_sha256: 'hash',
       serves: 'text',
+      images: 'u32',
     },
   },
   attempt: {

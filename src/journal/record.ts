@@ -34,6 +34,8 @@ export type Intent = {
   readonly request_sha256: Uint8Array
   /** The configured model that the engine serves: `model`, or a fallback of it. Empty, as in the others, says `model`. */
   readonly serves: string
+  /** Pictures in the prompt, if the model or a fallback has a price for them; else 0. */
+  readonly images: number
 }
 
 export type Attempt = {

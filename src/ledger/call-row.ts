@@ -5,6 +5,8 @@ import type { CallRow, NewEntry, NewRefusal } from './tables.ts'
 
 /** Most tokens believed of one call; a larger figure is an engine's mistake and must not overflow a sum. */
 const TOKENS_MAX = 1_000_000_000
+/** Most pictures of one call. */
+const IMAGES_MAX = 1_000_000
 /** The last millisecond that a date can name. */
 const TIME_MAX_MS = 8.64e15
 /** Most money in one call, for the same reason. */
@@ -27,6 +29,7 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList, serie
   const reasoning_tokens = count(ending.reasoning_tokens, completion_tokens)
   const audio_input_tokens = count(ending.audio_input_tokens, prompt_tokens - cached_tokens)
   const audio_output_tokens = count(ending.audio_output_tokens, completion_tokens - reasoning_tokens)
+  const images = count(intent.images, IMAGES_MAX)
   const usage = {
     prompt_tokens,
     cached_tokens,
@@ -34,6 +37,7 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList, serie
     reasoning_tokens,
     audio_input_tokens,
     audio_output_tokens,
+    images,
   }
   const priced = priceOf(intent, ending, usage, prices)
   return {
@@ -58,6 +62,7 @@ export const callRow = (intent: Intent, ending: Ending, prices: PriceList, serie
     reasoning_tokens,
     audio_input_tokens,
     audio_output_tokens,
+    images,
     usage_source: ending.usage_source,
     attempts: count(ending.attempts),
     hold_nanodollars: BigInt(count(intent.hold_nanodollars)),
@@ -191,5 +196,6 @@ const missingIntent = (call: OpenCall): Intent => ({
   prompt_tokens_estimate: 0,
   price_version: 0,
   request_sha256: new Uint8Array(0),
+  images: 0,
   serves: call.attempts[0]?.serves ?? '',
 })

@@ -26,6 +26,7 @@ const COLUMNS = [
   'reasoning_tokens',
   'audio_input_tokens',
   'audio_output_tokens',
+  'images',
   'usd',
   'entry_id',
   'order_id',

@@ -18,6 +18,8 @@ export type UsageSum = {
   readonly reasoning_tokens: number
   readonly audio_input_tokens: number
   readonly audio_output_tokens: number
+  /** Pictures in prompts. */
+  readonly images: number
   readonly charge_nanodollars: bigint
 }
 
@@ -42,6 +44,7 @@ export const usageSums = ({ sqlite }: Store, tenant: string, from_ms: number, to
          sum(prompt_tokens) AS prompt_tokens, sum(cached_tokens) AS cached_tokens,
          sum(completion_tokens) AS completion_tokens, sum(reasoning_tokens) AS reasoning_tokens,
          sum(audio_input_tokens) AS audio_input_tokens, sum(audio_output_tokens) AS audio_output_tokens,
+         sum(images) AS images,
          coalesce(sum(charge_nanodollars), 0) AS charge_nanodollars
        FROM calls INDEXED BY calls_tenant_at WHERE tenant = ? AND at_ms >= ? AND at_ms < ?
        GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,

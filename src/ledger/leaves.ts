@@ -28,7 +28,7 @@ export const callLeaf = (
   // Put together by hand: an object for the platform's printer costs twice as much, and this is made for every call.
   return leaf(
     row.log_index,
-    `{"asked_model":${q(row.asked_model)},"at_ms":${row.at_ms},"attempts":${row.attempts},"audio_input_tokens":${row.audio_input_tokens},"audio_output_tokens":${row.audio_output_tokens},"cached_tokens":${row.cached_tokens},"charge_nanodollars":${orNull(row.charge_nanodollars)},"completion_tokens":${row.completion_tokens},"end_user":${q(row.end_user)},"ending":"${row.ending}","endpoint":${q(row.endpoint)},"engine":${q(row.engine)},"engine_model":${q(row.engine_model)},"engine_ms":${row.engine_ms},"entries":[${posted.map(postedMember).join(',')}],"failure":${q(row.failure)},"finish_reason":${q(row.finish_reason)},"first_token_ms":${row.first_token_ms},"hold_nanodollars":${integer(row.hold_nanodollars)},"id":${q(row.id)},"key_id":${q(row.key_id)},"log_index":${row.log_index},"model":${q(row.model)},"price_version":${row.price_version},"prompt_tokens":${row.prompt_tokens},"queue_ms":${row.queue_ms},"reasoning_tokens":${row.reasoning_tokens},"request_sha256":"${row.request_sha256.toHex()}","response_sha256":"${row.response_sha256.toHex()}","salt_sha256":"${row.salt === null ? '' : sha256(row.salt).toHex()}","series":${q(row.series)},"status":${row.status},"stream":${flag(row.stream)},"tenant":${q(row.tenant)},"total_ms":${row.total_ms},"tried":[${tried.map(triedMember).join(',')}],"type":"call","usage_source":"${row.usage_source}"}`,
+    `{"asked_model":${q(row.asked_model)},"at_ms":${row.at_ms},"attempts":${row.attempts},"audio_input_tokens":${row.audio_input_tokens},"audio_output_tokens":${row.audio_output_tokens},"cached_tokens":${row.cached_tokens},"charge_nanodollars":${orNull(row.charge_nanodollars)},"completion_tokens":${row.completion_tokens},"end_user":${q(row.end_user)},"ending":"${row.ending}","endpoint":${q(row.endpoint)},"engine":${q(row.engine)},"engine_model":${q(row.engine_model)},"engine_ms":${row.engine_ms},"entries":[${posted.map(postedMember).join(',')}],"failure":${q(row.failure)},"finish_reason":${q(row.finish_reason)},"first_token_ms":${row.first_token_ms},"hold_nanodollars":${integer(row.hold_nanodollars)},"id":${q(row.id)},"images":${row.images},"key_id":${q(row.key_id)},"log_index":${row.log_index},"model":${q(row.model)},"price_version":${row.price_version},"prompt_tokens":${row.prompt_tokens},"queue_ms":${row.queue_ms},"reasoning_tokens":${row.reasoning_tokens},"request_sha256":"${row.request_sha256.toHex()}","response_sha256":"${row.response_sha256.toHex()}","salt_sha256":"${row.salt === null ? '' : sha256(row.salt).toHex()}","series":${q(row.series)},"status":${row.status},"stream":${flag(row.stream)},"tenant":${q(row.tenant)},"total_ms":${row.total_ms},"tried":[${tried.map(triedMember).join(',')}],"type":"call","usage_source":"${row.usage_source}"}`,
   )
 }
 
@@ -55,6 +55,7 @@ export const priceLeaf = (row: PriceRow): Uint8Array =>
     audio_output_picodollars: moneyOrNull(row.audio_output_picodollars),
     cached_input_picodollars: moneyOrNull(row.cached_input_picodollars),
     free: flag(row.free),
+    image_nanodollars: money(row.image_nanodollars),
     input_picodollars: money(row.input_picodollars),
     log_index: row.log_index,
     model: text(row.model),

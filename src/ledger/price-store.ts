@@ -34,6 +34,7 @@ const priceOf = (model: string, price: PriceConfig): Price => {
     audio_output_picodollars: other(price.audio_output),
     request_nanodollars:
       price.request === undefined ? 0n : (nanodollars(price.request) ?? refuse(model, price.request)),
+    image_nanodollars: price.image === undefined ? 0n : (nanodollars(price.image) ?? refuse(model, price.image)),
     free: false,
   }
 }
@@ -108,6 +109,7 @@ const FREE: Price = {
   audio_input_picodollars: null,
   audio_output_picodollars: null,
   request_nanodollars: 0n,
+  image_nanodollars: 0n,
   free: true,
 }
 

@@ -12,6 +12,8 @@ export type Usage = {
   readonly reasoning_tokens: number
   readonly audio_input_tokens?: number
   readonly audio_output_tokens?: number
+  /** Pictures in the prompt, beside its tokens. */
+  readonly images?: number
 }
 
 /** A version of a price, wherever it is logged. */
@@ -38,7 +40,8 @@ export const charge = (price: Price, usage: Usage): bigint => {
     BigInt(usage.completion_tokens - reasoning - spoken) * output +
     BigInt(reasoning) * (price.reasoning_picodollars ?? output) +
     BigInt(spoken) * (price.audio_output_picodollars ?? output)
-  return roundToNanodollars(picodollars) + price.request_nanodollars
+  const pictures = BigInt(usage.images ?? 0) * price.image_nanodollars
+  return roundToNanodollars(picodollars) + price.request_nanodollars + pictures
 }
 
 /** All prices, in memory. Build it with {@link priceList}. */

@@ -37,6 +37,8 @@ export const calls = sqliteTable(
     /** Of the prompt and of the completion, tokens that are sound. */
     audio_input_tokens: whole('audio_input_tokens').notNull().default(0),
     audio_output_tokens: whole('audio_output_tokens').notNull().default(0),
+    /** Pictures in the prompt; counted where a price for them is in the configuration of the model or a fallback. */
+    images: whole('images').notNull().default(0),
     usage_source: text('usage_source', { enum: ['engine', 'estimated'] }).notNull(),
     attempts: whole('attempts').notNull(),
     hold_nanodollars: money('hold_nanodollars').notNull(),
@@ -140,6 +142,8 @@ export const prices = sqliteTable(
     audio_input_picodollars: money('audio_input_picodollars'),
     audio_output_picodollars: money('audio_output_picodollars'),
     request_nanodollars: money('request_nanodollars').notNull(),
+    /** For each picture in the prompt. */
+    image_nanodollars: money('image_nanodollars').notNull().default(sql`0`),
     /** The model costs nothing, on purpose. */
     free: flag('free').notNull(),
     log_index: whole('log_index'),

@@ -44,6 +44,7 @@ export const admit = (arrival: Arrival, house: House): Admitted | Failure => {
     keeping: undefined,
     rate: undefined,
     token_rate: undefined,
+    images: 0,
     held: undefined,
     intended: false,
     open: true,

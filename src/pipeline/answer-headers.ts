@@ -33,5 +33,5 @@ export const costUsd = (call: Call, usage: Tokens): string | undefined => {
   const model = servingModel(call)
   const price = model && priceAt(model, call.received_at_ms)
   if (price === undefined) return undefined
-  return usd(chargeNanodollars(price, usage))
+  return usd(chargeNanodollars(price, usage, call.images))
 }

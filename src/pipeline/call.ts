@@ -57,6 +57,8 @@ export type Call = {
   rate: RateState | undefined
   /** The tightest token limit, for the headers. */
   token_rate: RateState | undefined
+  /** Pictures in its prompt, as far as they have a price. */
+  images: number
   /** What it holds of budgets and token limits. */
   held: Held | undefined
   /** True once an intent is in the journal: an ending must follow. */

@@ -8,7 +8,7 @@ export const servingModel = ({ model, target, catalogue }: Call): Model | undefi
   target === undefined || target.serves === model?.name ? model : catalogue.models.get(target.serves)
 
 /** What tokens cost in nanodollars: the ledger's rule (`ledger/pricing.ts`), with the price that the hot path has. */
-export const chargeNanodollars = (price: LivePrice, tokens: Tokens): bigint => {
+export const chargeNanodollars = (price: LivePrice, tokens: Tokens, images: number): bigint => {
   const cached = Math.min(tokens.cached_tokens, tokens.prompt_tokens)
   const reasoning = Math.min(tokens.reasoning_tokens, tokens.completion_tokens)
   const heard = Math.min(tokens.audio_input_tokens, tokens.prompt_tokens - cached)
@@ -21,19 +21,27 @@ export const chargeNanodollars = (price: LivePrice, tokens: Tokens): bigint => {
     [reasoning, price.reasoning],
     [spoken, price.audio_output],
   ] as const
-  const request = BigInt(price.request_nanodollars)
+  const beside = besideTokens(price, images)
   let picodollars = 0
   for (const [count, each] of parts) picodollars += count * each
-  if (picodollars < Number.MAX_SAFE_INTEGER) return BigInt(Math.floor((picodollars + 500) / 1000)) + request
+  if (picodollars < Number.MAX_SAFE_INTEGER) return BigInt(Math.floor((picodollars + 500) / 1000)) + beside
   let exact = 0n
   for (const [count, each] of parts) exact += BigInt(count) * BigInt(each)
-  return roundToNanodollars(exact) + request
+  return roundToNanodollars(exact) + beside
 }
 
 /** The most that a call can cost, whatever its tokens turn out to be: each at the dearest price it can have. */
-export const worstNanodollars = (price: LivePrice, prompt_tokens: number, completion_tokens: number): bigint => {
+export const worstNanodollars = (
+  price: LivePrice,
+  prompt_tokens: number,
+  completion_tokens: number,
+  images: number,
+): bigint => {
   const input = Math.max(price.input, price.cached_input, price.audio_input)
   const output = Math.max(price.output, price.reasoning, price.audio_output)
   const picodollars = BigInt(prompt_tokens) * BigInt(input) + BigInt(completion_tokens) * BigInt(output)
-  return roundToNanodollars(picodollars) + BigInt(price.request_nanodollars)
+  return roundToNanodollars(picodollars) + besideTokens(price, images)
 }
+
+const besideTokens = ({ request_nanodollars, image_nanodollars }: LivePrice, images: number): bigint =>
+  images === 0 ? BigInt(request_nanodollars) : BigInt(request_nanodollars) + BigInt(images) * BigInt(image_nanodollars)

@@ -19,7 +19,8 @@ export const coverFallback = (call: Call, house: House, fallback: Model): boolea
   if (held.of_models.some((one) => one.model === fallback.name)) return true
   const price = priceAt(fallback, call.received_at_ms)
   const completion = completionTokensMax(known, model.config.ceiling_tokens)
-  const nanodollars = price === undefined ? 0n : worstNanodollars(price, promptTokensMax(known), completion)
+  const nanodollars =
+    price === undefined ? 0n : worstNanodollars(price, promptTokensMax(known), completion, call.images)
   const more = nanodollars > held.nanodollars ? nanodollars - held.nanodollars : 0n
   const budgets = fallback.budgets.map((live) => claimOf(call, house, live))
   if (budgets.some((claim) => claim === undefined)) return false

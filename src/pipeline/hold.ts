@@ -13,6 +13,7 @@ import type { Body } from './body.ts'
 import type { Call } from './call.ts'
 import { worstNanodollars } from './charge.ts'
 import type { House } from './house.ts'
+import { imagesIn } from './images.ts'
 import { completionTokensMax, promptTokensMax } from './prompt-bound.ts'
 import { rateExceeded, rateHeaders } from './rate-headers.ts'
 
@@ -23,6 +24,8 @@ type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly
  * likewise its tokens from every token limit; and the limits of end user and model that only the body tells of.
  */
 export const takeHold = (call: Known, house: House): Failure | undefined => {
+  const open: Call = call
+  open.images = imagesIn(call)
   const refused = takeBodyLimits(call, house)
   if (refused) return refused
   const budgets = budgetsOf(call)
@@ -33,7 +36,7 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   const completion = completionTokensMax(call, model.config.ceiling_tokens)
   const prompt = promptTokensMax(call)
   const price = priceAt(model, call.received_at_ms)
-  const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion)
+  const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion, call.images)
   const tokens = prompt + completion
   const over = takeTokens(call, house, rates, tokens)
   if (over) return over
@@ -42,7 +45,6 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     settleTokens(house.table, house.worker, rates, tokens, 0, house.now())
     return claims
   }
-  const open: Call = call
   const own = model.budgets.length
   open.held = {
     budgets: claims.slice(own),

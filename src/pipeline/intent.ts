@@ -25,6 +25,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     price_version: 0,
     request_sha256: call.body.sha256,
     serves: servedBy(call.target, call.model),
+    images: call.images,
   })
   if (position instanceof Failure) return position
   open.intended = true

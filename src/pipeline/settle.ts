@@ -60,7 +60,7 @@ const chargeOf = (call: Call, { ending, usage = NO_USAGE }: End): bigint => {
   const price = model && priceAt(model, call.received_at_ms)
   if (price === undefined || !call.intended) return 0n
   if (usage.prompt_tokens + usage.completion_tokens === 0 && ending !== 'whole') return 0n
-  return chargeNanodollars(price, usage)
+  return chargeNanodollars(price, usage, call.images)
 }
 
 const appendEnding = (call: Call, house: House, end: End, total_ms: number): number | undefined => {

@@ -22,6 +22,7 @@ export const intent = (call_id: string, at_ms = 1_790_000_000_000.5): Intent => 
   price_version: 3,
   request_sha256: new Uint8Array(32).fill(7),
   serves: '',
+  images: 0,
 })
 
 /** An ending of usual size. */
@@ -77,6 +78,7 @@ export const anyRecord = (roll: Roll): JournalRecord => {
       price_version: u32(),
       request_sha256: hash(),
       serves: text(),
+      images: u32(),
     }),
     () => ({ kind: 'attempt', ...common, engine: text(), engine_model: text(), because: text(), serves: text() }),
     () => ({ kind: 'decision', ...common, text: text() }),

@@ -12,6 +12,7 @@ export const PRICE: Price = {
   audio_input_picodollars: null,
   audio_output_picodollars: null,
   request_nanodollars: 0n,
+  image_nanodollars: 0n,
   free: false,
 }
 
@@ -36,6 +37,7 @@ export const intent = (call_id: string, changes: Partial<Intent> = {}): Intent =
   price_version: 1,
   request_sha256: new Uint8Array(32).fill(1),
   serves: '',
+  images: 0,
   ...changes,
 })
 

@@ -47,6 +47,13 @@ test.each<[string, Usage, Partial<Price>, string]>([
     '0.00008',
   ],
   ['a price for the request alone', usage(0, 0, 0, 0), { request_nanodollars: 7n }, '0.000000007'],
+  [
+    'pictures beside the tokens',
+    { ...usage(12, 0, 1, 0), images: 3 },
+    { ...SMALL, image_nanodollars: 1_500_000n },
+    '0.0045024',
+  ],
+  ['pictures without a price', { ...usage(12, 0, 1, 0), images: 3 }, SMALL, '0.0000024'],
   ['free on purpose', usage(10, 0, 10, 0), { free: true, request_nanodollars: 7n }, '0.00'],
   ['far below a cent', usage(12, 0, 1, 0), SMALL, '0.0000024'],
   ['just below half a nanodollar', usage(1, 0, 0, 0), { input_picodollars: 499n }, '0.00'],

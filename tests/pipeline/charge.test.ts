@@ -11,7 +11,7 @@ const priceFrom = (roll: Roll): LivePrice => {
   const each = () => (roll(8) === 0 ? 0 : roll(600_000_000))
   return {
     ...{ from_ms: 0, input: each(), cached_input: each(), audio_input: each(), output: each(), reasoning: each() },
-    ...{ audio_output: each(), request_nanodollars: roll(1_000_000) },
+    ...{ audio_output: each(), request_nanodollars: roll(1_000_000), image_nanodollars: roll(9_000_000) },
   }
 }
 
@@ -23,6 +23,7 @@ const inLedger = (price: LivePrice): Price => ({
   reasoning_picodollars: BigInt(price.reasoning),
   audio_output_picodollars: BigInt(price.audio_output),
   request_nanodollars: BigInt(price.request_nanodollars),
+  image_nanodollars: BigInt(price.image_nanodollars),
   free: false,
 })
 
@@ -40,17 +41,20 @@ const tokensFrom = (roll: Roll) => {
 test('seeded: charges equal the ledger’s to the nanodollar and never exceed the worst case', () => {
   forAll(2_000, (roll) => {
     const [price, tokens] = [priceFrom(roll), tokensFrom(roll)]
-    const charged = chargeNanodollars(price, tokens)
-    expect(charged).toBe(charge(inLedger(price), tokens))
-    expect(worstNanodollars(price, tokens.prompt_tokens, tokens.completion_tokens)).toBeGreaterThanOrEqual(charged)
+    const images = roll(2) === 0 ? 0 : roll(40)
+    const charged = chargeNanodollars(price, tokens, images)
+    expect(charged).toBe(charge(inLedger(price), { ...tokens, images }))
+    expect(worstNanodollars(price, tokens.prompt_tokens, tokens.completion_tokens, images)).toBeGreaterThanOrEqual(
+      charged,
+    )
   })
 })
 
 test('rounds once, half up', () => {
   const zero = { from_ms: 0, input: 0, cached_input: 0, audio_input: 0, output: 0, reasoning: 0, audio_output: 0 }
   const none = { cached_tokens: 0, reasoning_tokens: 0, audio_input_tokens: 0, audio_output_tokens: 0 }
-  const price = { ...zero, input: 499, output: 1, request_nanodollars: 0 }
-  expect(chargeNanodollars(price, { ...none, prompt_tokens: 1, completion_tokens: 0 })).toBe(0n)
-  expect(chargeNanodollars(price, { ...none, prompt_tokens: 1, completion_tokens: 1 })).toBe(1n)
-  expect(chargeNanodollars(price, { ...none, prompt_tokens: 3, completion_tokens: 2 })).toBe(1n)
+  const price = { ...zero, input: 499, output: 1, request_nanodollars: 0, image_nanodollars: 0 }
+  expect(chargeNanodollars(price, { ...none, prompt_tokens: 1, completion_tokens: 0 }, 0)).toBe(0n)
+  expect(chargeNanodollars(price, { ...none, prompt_tokens: 1, completion_tokens: 1 }, 0)).toBe(1n)
+  expect(chargeNanodollars(price, { ...none, prompt_tokens: 3, completion_tokens: 2 }, 0)).toBe(1n)
 })

@@ -137,6 +137,7 @@ export const simCall = (id: string, house: House, now_ms: number, tenant: string
     keeping: undefined,
     rate: undefined,
     token_rate: undefined,
+    images: 0,
     held: undefined,
     intended: false,
     open: true,

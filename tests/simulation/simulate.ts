@@ -173,7 +173,7 @@ class Life {
     const usage = usageOf(roll, call, kind)
     const tokens = usage.prompt_tokens + usage.completion_tokens
     const price = priceAt(call.model!, call.received_at_ms)!
-    known.charge = tokens === 0 && kind !== 'whole' ? 0n : chargeNanodollars(price, usage)
+    known.charge = tokens === 0 && kind !== 'whole' ? 0n : chargeNanodollars(price, usage, call.images)
     known.kind = kind
     const { held } = call
     if (this.#plant === 'skip_settle') call.held = undefined
