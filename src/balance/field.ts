@@ -18,7 +18,7 @@ export interface Field {
   calls(at: number): number
   /** Calls that wait at the engine, as it says itself; undefined if it does not say. */
   waiting(at: number): number | undefined
-  /** Predicted cost of one more call, any unit. */
+  /** Predicted cost of one more call; 1 is that of an idle engine which is as quick as any, and has the weight 1. */
   cost(at: number): number
   /** Moving average of the time to the first token; 0 if unknown. */
   latencyMs(at: number): number

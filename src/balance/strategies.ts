@@ -72,7 +72,7 @@ export const followConversation: Strategy = (field, ask, random) => {
   if (first < 0) return leastLoaded(field, ask, random)
   const load = (at: number) => field.cost(at) * field.weight(at)
   let best = first
-  let least = load(first) / CLEARLY
+  let least = Math.min(load(first) / CLEARLY, load(first) - ONE_CALL)
   for (let at = 0; at < field.size; at++) {
     const value = load(at)
     if (value >= least || !may(at)) continue
@@ -105,6 +105,8 @@ export type StrategyName = keyof typeof STRATEGIES
 
 /** How many times the load of another the first choice must have before it is passed over. */
 const CLEARLY = 1.2
+/** And what that is at least: idle engines differ by chance, and then hashing has the word. */
+const ONE_CALL = 1
 /** Calls beyond the margin that count as chance, once there are enough calls for a share to mean anything. */
 const CHANCE_CALLS = 2
 

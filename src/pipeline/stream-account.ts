@@ -1,3 +1,4 @@
+import { markAlive } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
 import type { EndingKind } from '../journal/record.ts'
 import type { Routed } from './call.ts'
@@ -78,6 +79,8 @@ export class StreamAccount {
   sent(bytes: Uint8Array): void {
     this.#hash.update(bytes)
     this.#house.metrics.add('bytes_out', bytes.length)
+    const { target } = this.#call
+    if (target !== undefined) markAlive(this.#house.table, target.engine.subject, this.#house.now())
   }
 
   /** Writes a long answer down now and then. */

@@ -214,6 +214,21 @@ test('a conversation follows the engine that had it, not the hash', () => {
   }
 })
 
+test('a new conversation goes where hashing has it while engines differ by chance, and elsewhere when that begins clearly sooner', () => {
+  const random = randomFrom(1)
+  const choose = (made: readonly Made[], key: number) =>
+    STRATEGIES.prefix_affinity.choose(fieldOf(made), askOf(key), random)
+  const idle: Made[] = names(4)
+  for (let nth = 1; nth < 200; nth++) {
+    const key = hashOf(`new ${nth}`)
+    const first = choose(idle, key)
+    // Twice as slow and idle: no reason to go elsewhere.
+    expect(choose(idle.with(first, { ...idle[first]!, latency_ms: 2 }), key)).toBe(first)
+    // Two calls more than the others: elsewhere is sooner.
+    expect(choose(idle.with(first, { ...idle[first]!, calls: 2 }), key)).not.toBe(first)
+  }
+})
+
 test('new conversations pass by an engine that has more than its share of them', () => {
   const engines: Made[] = names(4).map((one, nth) => ({ ...one, sessions: nth === 0 ? 40 : 10 }))
   for (let key = 1; key < 500; key++)

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { type HostileEngine, type HostileOptions, startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
-import { json, never, script, wait, WHOLE } from '../kit/script.ts'
+import { CH, D, DONE, end, json, never, script, sse200, wait, WHOLE } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 
 /** CASES C25, C28, C29 and C31, fallbacks and context lengths, on one house of two workers. */
@@ -19,6 +19,18 @@ const error = (status: number) => json(status, { error: { message: 'no', type: '
 const tooLong = json(400, {
   error: { message: 'maximum context length is 8192 tokens', code: 'context_length_exceeded' },
 })
+
+let is_busy = false
+
+/** A stream of a token every 50 ms, for two seconds. */
+const drips = () =>
+  script(
+    sse200,
+    ...Array.from({ length: 40 }, () => [D(CH({ content: 'x' })), wait(50)]).flat(),
+    D(CH({}, 'stop')),
+    DONE,
+    end,
+  )
 
 const engine = (name: string, options: HostileOptions, more: object = {}): void => {
   const made = startHostileEngine(options)
@@ -67,6 +79,15 @@ beforeAll(async () => {
     { engine: 'small', context_tokens: 100 },
     { engine: 'large', context_tokens: 100_000 },
   ])
+  engine(
+    'busy',
+    {
+      script_gets: true,
+      answers: ({ target }) => (target.includes('/chat/') ? drips() : is_busy ? script(never) : json(200, {})),
+    },
+    { probe_ms: 50 },
+  )
+  model('busy', ['busy'])
   engine('refuses', { answers: [tooLong] })
   model('refuses', ['refuses'])
   house = await startHouse({ workers: 2, config })
@@ -133,6 +154,35 @@ test('C28: probes that lie do not keep an engine in the rotation', async () => {
   for (let call = 0; call < 20; call++) await chat('sick')
   expect(asked('sick') - failed).toBeLessThanOrEqual(1)
   expect(engines.get('sick')!.probes.length).toBeGreaterThan(5)
+})
+
+test('an engine that leaves probes unanswered while its streams go on is busy, and stays in the rotation', async () => {
+  const ask = () =>
+    house.post(
+      '/v1/chat/completions',
+      { model: 'busy', stream: true, messages: [{ role: 'user', content: 'hi' }], max_tokens: 64 },
+      key,
+    )
+  const first = await ask()
+  expect(first.status).toBe(200)
+  const text = first.text()
+  is_busy = true
+  const probed = () => engines.get('busy')!.requests.filter(({ method }) => method === 'GET').length
+  const before = probed()
+  await eventually(() => probed() >= before + 4, 5_000)
+  const second = await ask()
+  expect(second.status).toBe(200)
+  await second.body!.cancel()
+  expect(await text).toEndWith('data: [DONE]\n\n')
+  // Once nothing of it comes any more it is out, for want of any sign of life.
+  const health = async () => {
+    const page = (await (await house.admin('GET', 'engines?limit=100')).json()) as {
+      data: { name: string; health: string }[]
+    }
+    return page.data.find(({ name }) => name === 'busy')!.health
+  }
+  await eventually(async () => (await health()) === 'cooling', 5_000)
+  expect((await ask()).status).toBe(503)
 })
 
 test('C29: an engine that closes idle connections costs no client an error', async () => {
