@@ -3,13 +3,15 @@ import type { Subject, Table } from '../table/table.ts'
 
 /**
  * Moving averages of an engine, shared by all workers. They rise fast and fall slowly (peak-EWMA as in Finagle, with the
- * rise halved, so that one long prompt does not empty an engine). An engine that was slow is asked little and so tells
+ * rise halved and bounded, so that one long prompt does not empty an engine). An engine that was slow is asked little and so tells
  * little: a sample after a silence weighs as much downwards as upwards, and what is old is forgotten. Racing writers may
  * lose a sample; that is harmless.
  */
 
 const RISE = 0.5
 const FALL = 0.1
+/** The most that one sample counts, in averages: one long prompt doubles an average, and a slow engine shows in the second and third. */
+const SAMPLE_MOST = 3
 /** After so long without a sample the next one weighs more. */
 const SILENCE_MS = 1_000
 /** So long after its last sample an average says nothing any more. */
@@ -51,7 +53,10 @@ const note = (table: Table, engine: Subject, now_ms: number, cell: number, at: n
   const before = known(table, engine, now_ms, cell, at)
   const share = sample > before || ageMs(table, engine, now_ms, at) >= SILENCE_MS ? RISE : FALL
   // 0 means unknown; an engine that answers within the clock's grain is still known.
-  table.f64[engine + cell] = Math.max(0.001, before === 0 ? sample : before + (sample - before) * share)
+  table.f64[engine + cell] = Math.max(
+    0.001,
+    before === 0 ? sample : before + (Math.min(sample, SAMPLE_MOST * before) - before) * share,
+  )
   table.i32[engine * 2 + at] = now_ms | 0
 }
 
