@@ -43,7 +43,7 @@ export const callOf = (): [JournalRecord, JournalRecord] => {
       call_id,
       at_ms,
       tenant: `tenant-${Math.floor(at_ms) % 50}`,
-      key_id: 'key_01a22e5964cc74688e0283dec9ee4f58',
+      key_id: `key_01a22e5964cc74688e0283dec9ee4f${10 + (Math.floor(at_ms) % 50)}`,
       end_user: '',
       model: 'm1',
       ...engine,

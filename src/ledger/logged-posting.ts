@@ -1,6 +1,7 @@
 import { saltedBodyHash } from '../audit/leaf.ts'
 import type { LedgerLog } from './ledger-log.ts'
-import { callLeaf, entriesLeaf, refusalLeaf } from './leaves.ts'
+import { callLeaf } from './call-leaf.ts'
+import { entriesLeaf, refusalLeaf } from './leaves.ts'
 import type { Posting } from './posting.ts'
 import type { AttemptRow, CallRow, EntryRow, NewEntry, NewRefusal, RefusalRow } from './tables.ts'
 

@@ -2,7 +2,8 @@ import type { SQL } from 'drizzle-orm'
 import { asc, eq, getTableName, sql } from 'drizzle-orm'
 import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
 import type { Store } from './database.ts'
-import { adminActionLeaf, callLeaf, entriesLeaf, priceLeaf, refusalLeaf } from './leaves.ts'
+import { callLeaf } from './call-leaf.ts'
+import { adminActionLeaf, entriesLeaf, priceLeaf, refusalLeaf } from './leaves.ts'
 import { admin_actions, attempts, calls, entries, prices, refusals } from './tables.ts'
 
 /**

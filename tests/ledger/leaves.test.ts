@@ -1,9 +1,11 @@
 import { expect, test } from 'bun:test'
 import { canonicalJson, type Canonical } from '../../src/audit/canonical-json.ts'
 import { LEAF_BYTES_MAX, sha256 } from '../../src/audit/hash.ts'
-import { adminActionLeaf, callLeaf, entriesLeaf, priceLeaf, refusalLeaf } from '../../src/ledger/leaves.ts'
+import { callLeaf } from '../../src/ledger/call-leaf.ts'
+import { adminActionLeaf, entriesLeaf, priceLeaf, refusalLeaf } from '../../src/ledger/leaves.ts'
 import type { AdminActionRow, AttemptRow, CallRow, EntryRow, PriceRow, RefusalRow } from '../../src/ledger/tables.ts'
 import { callRow } from '../../src/ledger/call-row.ts'
+import { forAll } from '../kit/wait.ts'
 import { PRICE, PRICES, ending, intent } from './make.ts'
 
 const ODD = ['', 'plain', 'with "quotes" \\ and\nlines', 'é漢😀\u2028', '\u0000\u001f\u007f']
@@ -97,4 +99,45 @@ test('a row too long for a leaf is there by its hash', () => {
   const whole = new TextEncoder().encode(canonicalJson(callWant(row, [])))
   expect(whole.byteLength).toBeGreaterThan(LEAF_BYTES_MAX)
   expect(text(leaf)).toBe(`{"log_index":5,"sha256":"${sha256(whole).toHex()}","type":"too_long"}`)
+})
+
+test('calls of one key, in whatever they differ, have the leaves that canonical JSON makes', () => {
+  const FIGURES = [0, 9, 10, 99_999, 2 ** 31, 999_999_999, 1e9, 1_000_000_007, 2 ** 32 + 5, 1e15, 2 ** 53 - 1]
+  const posted = (owner: string, nth: number, amount: bigint): EntryRow =>
+    (
+      [
+        { ...entry, kind: 'capture', debit: `tenant:${owner}`, credit: 'revenue', reason: '' },
+        { ...entry, kind: 'capture', debit: `held:${owner}`, credit: 'revenue', reason: '' },
+        { ...entry, kind: 'release', debit: `held:${owner}`, credit: `tenant:${owner}`, reason: '' },
+        { ...entry, kind: 'refund', debit: 'revenue', credit: `tenant:${owner}`, reason: '' },
+        { ...entry, kind: 'capture', debit: `tenant:${owner}`, credit: 'revenue', reason: 'why' },
+      ] as const
+    ).map((row) => ({ ...row, amount_nanodollars: amount, call_id: 'x' }))[nth]!
+  forAll(500, (roll) => {
+    const any = <T>(list: readonly T[]): T => list[roll(list.length)]!
+    const figure = () => any(FIGURES)
+    const owner = any(['acme', 'org "x"', 'é'])
+    const row = call({
+      id: any(['call_1', 'call_"2"', 'call_é']),
+      key_id: any(['k1', 'k2']),
+      end_user: any(['', 'jo', 'j\u0001']),
+      engine: any(['e1', 'e"2']),
+      finish_reason: any(['stop', 'lén']),
+      tenant: owner,
+      model: any(['m1', 'm\n2']),
+      stream: roll(2) === 0,
+      status: any([200, 499]),
+      at_ms: figure(),
+      prompt_tokens: figure(),
+      queue_ms: figure(),
+      total_ms: figure(),
+      log_index: figure(),
+      hold_nanodollars: any([0n, 7n, 2n ** 53n - 1n, 2n ** 53n]),
+      charge_nanodollars: any([null, 0n, 12_345_678_901n, 2n ** 60n]),
+      response_sha256: any([new Uint8Array(0), new Uint8Array(32).fill(171)]),
+    })
+    const entries = Array.from({ length: roll(4) }, () => posted(owner, roll(5), any([1n, 10n ** 12n, 2n ** 53n])))
+    const engines = roll(5) === 0 ? tried : []
+    expect(text(callLeaf(row, engines, entries))).toBe(canonicalJson(callWant(row, engines, entries)))
+  })
 })
