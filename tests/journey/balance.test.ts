@@ -16,7 +16,9 @@ const names = ['kill-a', 'kill-b', 'kill-c', 'slow-a', 'slow-b', 'slow-c']
 
 beforeAll(async () => {
   const made = await Promise.all(
-    names.map((name) => engineProcess({ ttft_ms: name === 'slow-a' ? 300 : 30, tokens_per_s: 0 })),
+    names.map((name) =>
+      engineProcess({ ttft_ms: name === 'slow-a' ? 300 : 30, tokens_per_s: name.startsWith('kill') ? 200 : 0 }),
+    ),
   )
   names.forEach((name, nth) => engines.set(name, made[nth]!))
   const model = (name: string, group: string, strategy = 'least_loaded') => ({
@@ -24,7 +26,7 @@ beforeAll(async () => {
     free: true,
     strategy,
     targets: ['a', 'b', 'c'].map((one) => ({ engine: `${group}-${one}`, model: 'm' })),
-    timeouts: { first_byte_ms: 500 },
+    timeouts: { first_byte_ms: 500, between_tokens_ms: 500 },
   })
   house = await startHouse({
     workers: 2,
@@ -42,10 +44,26 @@ afterAll(async () => {
   for (const engine of engines.values()) await engine[Symbol.asyncDispose]()
 })
 
+const TOKENS = 12
 const call = (model: string, stream = false) =>
-  house.post('/v1/chat/completions', { model, stream, messages: [{ role: 'user', content: 'hi' }], max_tokens: 4 }, key)
+  house.post(
+    '/v1/chat/completions',
+    {
+      ...{ model, stream, messages: [{ role: 'user', content: 'hi' }], max_tokens: TOKENS },
+      ...(stream && { stream_options: { include_usage: true } }),
+    },
+    key,
+  )
 
-const failed = (seen: readonly Seen[]) => seen.filter(({ status }) => status !== 200)
+/** Calls whose client did not get everything. */
+const failed = (seen: readonly Seen[]) =>
+  seen.filter(
+    ({ status, body }) =>
+      status !== 200 ||
+      body.includes('"error"') ||
+      !body.includes(`"completion_tokens":${TOKENS}`) ||
+      (body.startsWith('data:') && !body.endsWith('data: [DONE]\n\n')),
+  )
 const by = (seen: readonly Seen[], engine: string) => seen.filter((one) => one.engine === engine)
 
 test.each([
@@ -57,14 +75,21 @@ test.each([
     (engine: EngineProcess) => engine.signal('SIGCONT'),
   ],
 ] as const)(
-  'one of three engines gets %s at 200 calls a second: no call fails, and it comes back',
+  'one of three engines gets %s at 200 calls a second, half of them streams: no call fails, and it comes back',
   async (_name, name, stop, go) => {
     const victim = engines.get(name)!
     let over = false
+    let nth = 0
+    let back_ms = 0
+    let returned_ms = 0
     const since = performance.now()
     const load = steady(
       200,
-      () => call('kill'),
+      async () => {
+        const response = await call('kill', nth++ % 2 === 1)
+        if (back_ms > 0 && response.headers.get('x-weir-engine') === name) returned_ms ||= performance.now() - back_ms
+        return response
+      },
       () => over,
     )
     await Bun.sleep(1_000)
@@ -76,10 +101,8 @@ test.each([
     await Bun.sleep(1_500)
     const failures_later = house.logged('engine_failed').length
     await go(victim)
-    const back_ms = performance.now()
-    const answeredBy = async () => (await call('kill')).headers.get('x-weir-engine')
-    await eventually(async () => (await answeredBy()) === name, 5_000)
-    const returned_ms = performance.now() - back_ms
+    back_ms = performance.now()
+    await eventually(() => returned_ms > 0, 5_000)
     over = true
     const seen = await load
     process.stderr.write(
@@ -91,9 +114,9 @@ test.each([
       )} ms\n`,
     )
     expect(failed(seen)).toEqual([])
-    expect(by(seen, name).length).toBeGreaterThan(20)
+    expect(by(seen, name).length).toBeGreaterThan(10)
     // Out within a second: after that only the trial of an ended bench may fail.
-    expect(failures_later - failures_in_1s).toBeLessThanOrEqual(2)
+    expect(failures_later - failures_in_1s).toBeLessThanOrEqual(3)
     const answered_while_out = by(seen, name).filter(({ at_ms }) => at_ms > stopped_ms + 1_000 && at_ms < back_ms)
     expect(answered_while_out).toEqual([])
   },
