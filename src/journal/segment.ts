@@ -23,7 +23,7 @@ export type OpenSegment = {
   checksum: number
   /** Up to here the file is on disk. */
   synced: number
-  /** From here on pages that are not writable yet come near: {@link touchAhead} is due, between appends. */
+  /** From here on pages that are not writable yet come near: what {@link toucher} answers is due. */
   touch_at: number
   /** The last sync failed: the kernel may have called pages clean that never reached the disk. */
   suspect: boolean
@@ -106,11 +106,22 @@ const touch_bytes_max = 16 * page_bytes
 
 /**
  * Writing a page out protects it, and the next store into it takes a page fault of about 1.6 µs. The faults of the pages that
- * are likely to be used until the next sync are taken here, between calls, and not by an append. To be called soon once
- * `head` has reached `touch_at`: the more was appended since the last sync, the further ahead it goes.
+ * are likely to be used until the next sync are taken between calls, and not by an append. Answers what is to be called once
+ * `head` has reached `touch_at`: the more was appended since the last sync, the further ahead it goes, in the next turn.
  */
-export const touchAhead = (segment: OpenSegment): void =>
-  touchPages(segment, Math.min(2 * (segment.head - segment.synced), touch_bytes_max))
+export const toucher = (current: () => OpenSegment): (() => void) => {
+  let due = false
+  const touch = () => {
+    due = false
+    const segment = current()
+    touchPages(segment, Math.min(2 * (segment.head - segment.synced), touch_bytes_max))
+  }
+  return () => {
+    if (due) return
+    due = true
+    setImmediate(touch)
+  }
+}
 
 const touchPages = (segment: OpenSegment, ahead_bytes: number): void => {
   const { bytes, head } = segment

@@ -14,7 +14,7 @@ import {
   seriesName,
 } from './format.ts'
 import type { JournalRecord } from './record.ts'
-import { makeSegment, type OpenSegment, putFrame, putMark, roomBytes, syncSegment, touchAhead } from './segment.ts'
+import { makeSegment, type OpenSegment, putFrame, putMark, roomBytes, syncSegment, toucher } from './segment.ts'
 import { keepSpare } from './spare.ts'
 import { createSyncer, type Syncer } from './sync.ts'
 
@@ -121,14 +121,9 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
       return upto
     },
   })
+  const touchSoon = toucher(() => current)
   const spares = keepSpare(make, first.number + 1, retry_ms)
-  const scratch = areaOf(new Uint8Array(paddedBytes(payload_bytes_max) + 8))
-  const views = viewsOf(scratch.bytes)
-  let touching = false
-  const touch = () => {
-    touching = false
-    touchAhead(current)
-  }
+  const { scratch, views } = newScratch()
   const free = () => roomBytes(current) + (spares.ready() ? segment_bytes - HEADER_BYTES : 0)
 
   const roll = (): boolean => {
@@ -149,7 +144,6 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
     for (const segment of [...full, current]) segment.file.close()
     return result
   }
-
   return {
     series: inner.series,
     append: (record) => {
@@ -162,10 +156,7 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
       putFrame(current, padded, length)
       records++
       syncer.soon()
-      if (current.head >= current.touch_at && !touching) {
-        touching = true
-        setImmediate(touch)
-      }
+      if (current.head >= current.touch_at) touchSoon()
       return position()
     },
     synced: (at) => (durability === 'strict' ? syncer.wait(at) : undefined),
@@ -175,6 +166,12 @@ const write = (first: OpenSegment, make: (number: number) => Promise<OpenSegment
     close: () => (closing ??= close()),
     counts: () => ({ records, bytes: position() - HEADER_BYTES, syncs: syncer.count() }),
   }
+}
+
+/** Where a record is encoded, and views of it. */
+const newScratch = () => {
+  const scratch = areaOf(new Uint8Array(paddedBytes(payload_bytes_max) + 8))
+  return { scratch, views: viewsOf(scratch.bytes) }
 }
 
 /** Views of the first bytes of a buffer, made once for each usual size: an append allocates nothing. */
