@@ -17,14 +17,25 @@ export type Pick = {
   readonly skips: readonly Skip[]
 }
 
-/** An attempt that failed. */
-export type Missed = { readonly engine: string; readonly because: string; readonly after_ms: number }
+/** One request to an engine. Times are milliseconds since the call came in. */
+export type Attempted = {
+  readonly engine: string
+  readonly model: string
+  readonly started_ms: number
+  /** 0 while it runs. */
+  ended_ms: number
+  /** `answered`, or why it gave no (whole) answer: a failure code, the engine's status, or how the call ended. Empty while it runs. */
+  outcome: string
+  /** As the engine or the gateway counted them; absent where nothing came, and `prompt_tokens` unless it answered. */
+  prompt_tokens?: number
+  completion_tokens?: number
+}
 
 /** How a call came to its engine, kept while it runs. */
 export type Decision = {
   readonly model: string
   readonly picks: Pick[]
-  readonly misses: Missed[]
+  readonly attempts: Attempted[]
   /** Waited for a place, and how many waited before it. */
   queue_ms: number
   queued_behind: number
@@ -36,10 +47,48 @@ export type Decision = {
 
 export const DECISION_BYTES_MAX = 2_048
 
+/** The outcome of an attempt whose answer is the call's. */
+export const ANSWERED = 'answered'
+
+/** An engine is asked. One that is asked again, has ended its attempt before with `because`. */
+export const beginAttempt = (
+  decision: Decision | undefined,
+  engine: string,
+  model: string,
+  at_ms: number,
+  because = '',
+): void => {
+  if (decision === undefined) return
+  endAttempt(decision, engine, because, at_ms)
+  decision.attempts.push({ engine, model, started_ms: at_ms, ended_ms: 0, outcome: '' })
+}
+
+/** An engine's attempt is over, if it was not before. */
+export const endAttempt = (decision: Decision | undefined, engine: string, outcome: string, at_ms: number): void => {
+  const running = decision?.attempts.find((attempt) => attempt.engine === engine && attempt.outcome === '')
+  if (running === undefined) return
+  running.outcome = outcome
+  running.ended_ms = at_ms
+}
+
+/** So many tokens of the answer are there: what the attempts before did not give, the last one of the engine did. */
+export const noteTokens = (
+  decision: Decision | undefined,
+  engine: string | undefined,
+  completion_tokens: number,
+  prompt_tokens?: number,
+): void => {
+  const last = decision?.attempts.findLast((attempt) => attempt.engine === engine)
+  if (decision === undefined || last === undefined) return
+  const before = decision.attempts.reduce((sum, one) => sum + (one === last ? 0 : (one.completion_tokens ?? 0)), 0)
+  last.completion_tokens = Math.max(0, completion_tokens - before)
+  if (prompt_tokens !== undefined) last.prompt_tokens = prompt_tokens
+}
+
 export const newDecision = (model: string): Decision => ({
   model,
   picks: [],
-  misses: [],
+  attempts: [],
   queue_ms: 0,
   queued_behind: 0,
   over_budget: false,
@@ -47,9 +96,10 @@ export const newDecision = (model: string): Decision => ({
 })
 
 /** True if there was anything to decide: more than one candidate, a refusal, a wait or a retry. */
-export const worthKeeping = ({ picks, misses, queue_ms, unpaid }: Decision): boolean =>
+export const worthKeeping = ({ picks, attempts, queue_ms, unpaid }: Decision): boolean =>
   picks.length > 1 ||
-  misses.length > 0 ||
+  attempts.length > 1 ||
+  attempts.some(({ outcome }) => outcome !== '' && outcome !== ANSWERED) ||
   queue_ms > 0 ||
   unpaid.length > 0 ||
   picks.some(({ seen, skips }) => seen.length > 1 || skips.length > 0)
@@ -65,7 +115,11 @@ export const encodeDecision = (decision: Decision): string => {
         skips: pick.skips.slice(0, told).map((skip) => ({ ...skip, wait_ms: Math.round(skip.wait_ms) })),
       })),
       unpaid: decision.unpaid.slice(0, 4),
-      misses: decision.misses.slice(0, 8).map((miss) => ({ ...miss, after_ms: Math.round(miss.after_ms) })),
+      attempts: decision.attempts.slice(0, 8).map((attempt) => ({
+        ...attempt,
+        started_ms: Math.round(attempt.started_ms),
+        ended_ms: Math.round(attempt.ended_ms),
+      })),
       queue_ms: Math.round(decision.queue_ms),
     })
     if (Buffer.byteLength(text) <= DECISION_BYTES_MAX) return text
@@ -89,15 +143,27 @@ export const inWords = (decision: Decision): string[] => {
     words.push(
       `Every engine of ${decision.model} was full: the call waited ${decision.queue_ms} ms, behind ${decision.queued_behind} others.`,
     )
-  decision.picks.forEach((pick, nth) => {
+  const told = new Set<Attempted>()
+  for (const pick of decision.picks) {
     words.push(pickInWords(pick))
-    const miss = decision.misses[nth]
-    if (miss) words.push(`${miss.engine} gave no answer after ${miss.after_ms} ms: ${miss.because}.`)
-  })
+    // Over a connection that had died, or for a replay, an engine is asked again without another choice.
+    for (const attempt of decision.attempts) {
+      if (attempt.engine !== pick.engine || told.has(attempt)) continue
+      told.add(attempt)
+      words.push(attemptInWords(attempt))
+    }
+  }
   for (const model of decision.unpaid ?? [])
     words.push(`${model} was not asked: the budgets do not have what its answer may cost.`)
   if (decision.over_budget) words.push('No further engine was tried: the retry budget of the model was used up.')
   return words
+}
+
+const attemptInWords = ({ engine, started_ms, ended_ms, outcome, completion_tokens }: Attempted): string => {
+  const tokens = completion_tokens === undefined ? '' : `, ${completion_tokens} tokens`
+  const what = outcome === ANSWERED ? 'answered' : completion_tokens ? 'broke off' : 'gave no answer'
+  const why = outcome === ANSWERED ? '' : `: ${outcome}`
+  return `${engine} was asked at ${started_ms} ms and ${what} at ${ended_ms} ms${tokens}${why}.`
 }
 
 const SKIPPED = {

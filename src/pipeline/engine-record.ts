@@ -1,30 +1,32 @@
 import type { Target } from '../balance/catalogue.ts'
 import { noteTokenTime } from '../balance/averages.ts'
+import { endAttempt } from '../balance/decision.ts'
 import { benchKindOf, markFailed, markGood, releaseProbe } from '../balance/health.ts'
 import type { Call } from './call.ts'
 import type { House } from './house.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { promptDone } from './place.ts'
 
+/** Tokens for which the time to the first one counts: else an answer of one token would look like a slow engine. */
+const BEFORE_FIRST_TOKENS = 16
+
 /** Writes what an attempt gave into the engine's record. What the client left, or was at fault itself, proves nothing. */
 export const judge = (call: Call, house: House, target: Target, outcome: Answer | Miss): void => {
   const { subject, name } = target.engine
   if (!(outcome instanceof Miss)) {
     promptDone(call, house, target)
-    if (outcome.kind === 'refusal') releaseProbe(house.table, subject)
-    else markGood(house.table, subject, outcome.kind === 'stream' ? outcome.first_byte_ms : undefined, house.now())
+    if (outcome.kind === 'refusal') {
+      endAttempt(call.decision, name, String(outcome.status), house.tick() - call.started_tick_ms)
+      releaseProbe(house.table, subject)
+    } else markGood(house.table, subject, outcome.kind === 'stream' ? outcome.first_byte_ms : undefined, house.now())
     if (outcome.kind === 'whole') {
       // The head of a whole answer comes with its end: what it took is so much for each token.
-      const tokens = Math.max(1, outcome.facts.usage?.completion_tokens ?? 1)
+      const tokens = BEFORE_FIRST_TOKENS + (outcome.facts.usage?.completion_tokens ?? 0)
       noteTokenTime(house.table, subject, outcome.first_byte_ms / tokens, house.now())
     }
     return
   }
-  call.decision?.misses.push({
-    engine: name,
-    because: outcome.because,
-    after_ms: house.tick() - call.started_tick_ms,
-  })
+  endAttempt(call.decision, name, outcome.because, house.tick() - call.started_tick_ms)
   if (outcome.verdict.health === 'none') releaseProbe(house.table, subject)
   else markFailed(house.table, subject, house.now(), outcome.retry_after_ms, benchKindOf(outcome.because))
   if (!outcome.verdict.next) return
@@ -35,11 +37,7 @@ export const judge = (call: Call, house: House, target: Target, outcome: Answer 
 /** Writes down that an engine broke off an answer that had begun. */
 export const judgeBroken = (call: Call, house: House, because: string, cause: unknown): void => {
   const { engine } = call.target!
-  call.decision?.misses.push({
-    engine: engine.name,
-    because: `${because} after a part of it`,
-    after_ms: house.tick() - call.started_tick_ms,
-  })
+  endAttempt(call.decision, engine.name, because, house.tick() - call.started_tick_ms)
   markFailed(house.table, engine.subject, house.now())
   house.log('warn', 'engine_broke_off', { call_id: call.id, engine: engine.name, because, cause })
 }

@@ -1,4 +1,5 @@
 import type { Target } from '../balance/catalogue.ts'
+import { endAttempt } from '../balance/decision.ts'
 import { releaseProbe } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
@@ -89,7 +90,7 @@ const isInTime = async (first: Promise<unknown>, after_ms: number): Promise<bool
 const lose = (call: Routed, house: House, loser: Target): void => {
   const { name, subject } = loser.engine
   const after_ms = house.tick() - call.started_tick_ms
-  call.decision?.misses.push({ engine: name, because: 'another was quicker', after_ms })
+  endAttempt(call.decision, name, 'another was quicker', after_ms)
   releaseProbe(house.table, subject)
   leavePlace(call, house, loser)
 }

@@ -1,4 +1,5 @@
 import type { Model, Target } from '../balance/catalogue.ts'
+import { beginAttempt } from '../balance/decision.ts'
 import { Failure } from '../base/failure.ts'
 import { promptSize } from '../engines/prompt-size.ts'
 import type { Call, Routed } from './call.ts'
@@ -29,11 +30,14 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
   })
   if (position instanceof Failure) return position
   open.intended = true
+  const { target, decision } = call
+  if (target) beginAttempt(decision, target.engine.name, target.model, house.tick() - call.started_tick_ms)
   return undefined
 }
 
 /** Writes down that another engine is asked. A full journal does not stop a running call: its ending has its room. */
 export const recordAttempt = (call: Call, house: House, target: Target, because: string): void => {
+  beginAttempt(call.decision, target.engine.name, target.model, house.tick() - call.started_tick_ms, because)
   const record = {
     kind: 'attempt',
     call_id: call.id,

@@ -1,10 +1,12 @@
 import type { Failure } from '../base/failure.ts'
 import type { Call } from './call.ts'
 import { credential } from './credential.ts'
+import { rememberRefusal } from './explain.ts'
 import type { House } from './house.ts'
 
-/** Counts a refusal if it is of those that are counted; a call that has its intent in the journal is there anyway. */
+/** Remembers a refusal for `explain`, and counts it if it is of those that are counted; a call that has its intent in the journal is there anyway. */
 export const noteRefusal = (failure: Failure, call: Call | undefined, house: House): void => {
+  if (call !== undefined) rememberRefusal(failure, call, house)
   if ((failure.status !== 401 && failure.status !== 403 && failure.status !== 429) || call?.intended) return
   const key = call?.key ?? (KNOWN.has(failure.code) && call ? keyOf(call, house) : undefined)
   house.refusals.count(key?.id ?? '', key?.tenant ?? '', failure.code, house.now())

@@ -1,4 +1,5 @@
 import { priceAt } from '../balance/catalogue.ts'
+import { ANSWERED } from '../balance/decision.ts'
 import { Failure } from '../base/failure.ts'
 import type { EndingKind, UsageSource } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
@@ -64,8 +65,8 @@ const chargeOf = (call: Call, { ending, usage = NO_USAGE }: End): bigint => {
 }
 
 const appendEnding = (call: Call, house: House, end: End, total_ms: number): number | undefined => {
-  recordDecision(call, house)
   const usage = end.usage ?? NO_USAGE
+  recordDecision(call, house, end.ending === 'whole' ? ANSWERED : end.failure || end.ending, end.usage && usage)
   const position = house.journal.append({
     kind: 'ending',
     call_id: call.id,

@@ -1,4 +1,5 @@
 import type { Target } from '../balance/catalogue.ts'
+import { noteTokens } from '../balance/decision.ts'
 import { limits } from '../base/limits.ts'
 import { aliasOf, attempt } from './attempt.ts'
 import type { Routed } from './call.ts'
@@ -28,6 +29,7 @@ export const takeOver = async (
   because: string,
 ): Promise<Rest | undefined> => {
   const { delivered } = flight
+  noteTokens(call.decision, call.target?.engine.name, standing.tokens.completion_tokens)
   const plan = delivered && planOf(call, delivered, standing.tokens.completion_tokens)
   flight.cancel()
   if (plan === undefined) return undefined

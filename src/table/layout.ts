@@ -7,7 +7,8 @@
  * 4096            32 × 4096       one page a worker (WORKER), counters from WORKER.metrics on
  * 135168          131072          which engine has which conversation (SESSIONS)
  * 266240          65536           who has had how much of which queue (FLOWS)
- * 331776          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
+ * 331776          524288          why the newest refused calls were refused (REFUSED)
+ * 856064          n × 512         subjects (SUBJECT): key, tenant, model, engine, budget
  * ```
  *
  * Int32 and BigInt64 cells are touched through `Atomics` only. Float64 cells have one writer each. A subject's *total* is
@@ -17,7 +18,7 @@
 
 /** "WEIR" and the layout's version: another version is another file. */
 export const TABLE_MAGIC = 0x52494557
-export const TABLE_VERSION = 3
+export const TABLE_VERSION = 4
 
 export const HEADER_BYTES = 4096
 export const WORKER_BYTES = 4096
@@ -28,8 +29,12 @@ export const SESSIONS_AT = HEADER_BYTES + 32 * WORKER_BYTES
 export const FLOWS_BYTES = 65_536
 /** Where the finish tags of tenants in queues begin (`balance/fair-time.ts`). */
 export const FLOWS_AT = SESSIONS_AT + SESSIONS_BYTES
+/** How many refused calls are remembered, and the bytes of each (`refused-ring.ts`). */
+export const REFUSED_SLOTS = 256
+export const REFUSED_SLOT_BYTES = 2_048
+export const REFUSED_AT = FLOWS_AT + FLOWS_BYTES
 /** Where the subjects begin. */
-export const SUBJECTS_AT = FLOWS_AT + FLOWS_BYTES
+export const SUBJECTS_AT = REFUSED_AT + REFUSED_SLOTS * REFUSED_SLOT_BYTES
 
 /** Cells of the header, as indexes into the view named by their comment. */
 export const HEADER = {
@@ -50,6 +55,7 @@ export const HEADER = {
   accountant_seen_ms: 10, // f64: last turn of the accountant's loop
   accountant_lag_ms: 11, // f64: age of the newest ending when its row was there
   posted_calls: 12, // f64
+  refused: 26, // i32: refused calls remembered so far, modulo 2^32
 } as const
 
 /** States of a worker's page. */

@@ -42,6 +42,7 @@ export type PartSettings = {
   readonly of_model?: object
   readonly price?: object
   readonly budgets?: readonly object[]
+  readonly queue?: object
 }
 
 type EngineScript = Script | Omit<HostileOptions, 'port'>
@@ -115,6 +116,7 @@ export const newCast = (
       ...((more.hedge_ms || more.hedge) && {
         hedge: { ...(more.hedge_ms && { after_ms: more.hedge_ms }), ...more.hedge },
       }),
+      ...(more.queue && { queue: more.queue }),
       ...(more.budgets && { budgets: more.budgets }),
       ...(more.fallbacks && { fallbacks: more.fallbacks }),
       ...more.of_model,
