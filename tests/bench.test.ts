@@ -4,6 +4,7 @@ import { chart, figure, report, Samples, table } from '../bench/kit/report.ts'
 import { BENCHES } from '../bench/list.ts'
 import { slowEngineBench } from '../bench/slow-engine.ts'
 import { slowLedgerBench } from '../bench/slow-ledger.ts'
+import { slowOfThreeBench } from '../bench/slow-of-three.ts'
 import { slopeOf } from '../bench/soak.ts'
 
 setDefaultTimeout(60_000)
@@ -37,6 +38,14 @@ test('a bench with a house of its own runs at its smallest', async () => {
   expect(finite(figures)).toEqual([])
 })
 
+test('one slow engine of three, at its smallest', async () => {
+  const { figures } = await slowOfThreeBench({ ...TINY, seconds: 0.3 })
+  expect(figures['failed']!.value).toBe(0)
+  // No engine is quicker than the quick ones are told to be.
+  expect(figures['least_loaded_first_token_p50_ms']!.value).toBeGreaterThan(40)
+  expect(finite(figures)).toEqual([])
+})
+
 test('a ledger that is slowed: the calls are answered, and the delay is where it should be', async () => {
   const { figures } = await slowLedgerBench(TINY, [0, 60])
   expect([figures['errors_weir_60']!.value, figures['errors_inline_60']!.value]).toEqual([0, 0])
@@ -65,6 +74,10 @@ test('the command lists every bench that is promised, and answers 2 for one that
       'slow-engine',
       'slow-ledger',
       'durability',
+      'choice',
+      'routing',
+      'slow-of-three',
+      'outage',
     ]),
   )
   expect([list.exitCode, Bun.spawnSync([process.execPath, main, 'nope']).exitCode]).toEqual([0, 2])
