@@ -70,6 +70,41 @@ test('least_loaded: a slow engine gets next to nothing while the quick ones are 
   expect(shareOf(slow)).toBeGreaterThan(0.98)
 })
 
+test.each([1, 2, 3])(
+  'seed %p: an engine that was ten times slower is asked rarely, and found out when it is quick again',
+  (seed) => {
+    using folder = tempFolder()
+    const table = tableIn(folder)
+    const targets = ['slow', 'quick', 'other'].map((one) => targetOf(table, one))
+    const draws = randomFrom(seed)
+    const running: { readonly target: Target; readonly ends_ms: number; readonly took_ms: number }[] = []
+    /** Share of the first engine in 60 calls a second for so many seconds, while its first token takes so long. */
+    const shareIn = (from_s: number, seconds: number, slow_ms: number) => {
+      let chosen = 0
+      for (let nth = 0; nth < seconds * 60; nth++) {
+        const now_ms = NOW + from_s * 1_000 + (nth * 1_000) / 60
+        for (const call of running.filter(({ ends_ms }) => ends_ms <= now_ms)) {
+          running.splice(running.indexOf(call), 1)
+          table.i32[call.target.engine.subject * 2 + SUBJECT.count]! -= 1
+          noteLatency(table, call.target.engine.subject, call.took_ms, call.ends_ms)
+        }
+        const target = chooseTarget(modelOf(targets), wish(), table, now_ms, draws)
+        if ('why' in target) throw new Error(target.why)
+        const took_ms = target === targets[0] ? slow_ms : 50
+        table.i32[target.engine.subject * 2 + SUBJECT.count]! += 1
+        running.push({ target, took_ms, ends_ms: now_ms + took_ms })
+        if (target === targets[0]) chosen++
+      }
+      return chosen / (seconds * 60)
+    }
+    shareIn(0, 5, 500)
+    expect(shareIn(5, 120, 500)).toBeLessThan(0.01)
+    // Three or four calls of three hundred must find it out.
+    shareIn(125, 60, 50)
+    expect(shareIn(185, 20, 50)).toBeGreaterThan(0.2)
+  },
+)
+
 test('a prompt that is surely too long goes to a target with a larger context', () => {
   using folder = tempFolder()
   const table = tableIn(folder)
