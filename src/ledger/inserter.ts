@@ -6,7 +6,10 @@ import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
 export const namesOf = (table: SQLiteTable): string[] =>
   Object.values(getTableColumns(table)).map((column) => column.name)
 
-/** A prepared insert of whole rows, a fifth of what a query builder takes; `on_conflict` is SQL to end it with. */
+/** Rows of one statement: a quarter less time than one by one; more make no difference. */
+const ROWS = 8
+
+/** Prepared inserts of whole rows, a fifth of what a query builder takes; `on_conflict` is SQL to end them with. */
 export const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>(
   sqlite: Database,
   table: SQLiteTable,
@@ -14,13 +17,31 @@ export const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>
 ) => {
   const names = namesOf(table)
   const columns = names.map((name) => `"${name}"`).join(', ')
-  const places = names.map(() => '?').join(', ')
-  const statement = sqlite.prepare(
-    `INSERT INTO "${getTableName(table)}" (${columns}) VALUES (${places}) ${on_conflict}`,
-  )
+  const places = `(${names.map(() => '?').join(', ')})`
+  const prepare = (rows: number) =>
+    sqlite.prepare(
+      `INSERT INTO "${getTableName(table)}" (${columns}) VALUES ${Array(rows).fill(places).join(', ')} ${on_conflict}`,
+    )
+  const one = prepare(1)
+  const several = prepare(ROWS)
   // Compiled: looking up forty properties by variable names costs as much as a row's page.
-  const values = new Function('row', `return [${names.map((name) => `row[${JSON.stringify(name)}] ?? null`).join()}]`)
-  return (row: Row): void => {
-    statement.run(...(values(row) as SQLQueryBindings[]))
+  const fill = new Function(
+    'into',
+    'at',
+    'row',
+    names.map((name, nth) => `into[at + ${nth}] = row[${JSON.stringify(name)}] ?? null`).join('\n'),
+  )
+  return (rows: readonly Row[]): void => {
+    let next = 0
+    const values: SQLQueryBindings[] = []
+    for (; next + ROWS <= rows.length; next += ROWS) {
+      for (let nth = 0; nth < ROWS; nth++) fill(values, nth * names.length, rows[next + nth])
+      several.run(...values)
+    }
+    values.length = names.length
+    for (; next < rows.length; next++) {
+      fill(values, 0, rows[next])
+      one.run(...values)
+    }
   }
 }

@@ -62,9 +62,9 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
   const nextIds = nextIdsOf(sqlite)
   const writeLogged = (rows: Loggable): void => {
     const logged = logPosting(log, rows, nextIds())
-    logged.calls.forEach(write.call)
-    logged.entries.forEach(write.entry)
-    logged.refusals.forEach(write.refusal)
+    write.call(logged.calls)
+    write.entry(logged.entries)
+    write.refusal(logged.refusals)
   }
 
   return {
@@ -85,7 +85,7 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
       }),
     order: (order, entry) =>
       transaction(() => {
-        write.order({ ...order, entry_id: nextIds().entry })
+        write.order([{ ...order, entry_id: nextIds().entry }])
         writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
         return true
       }),
@@ -94,7 +94,7 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
         const first = log?.next() ?? 0
         const logged = rows.map((row, nth) => ({ ...row, log_index: log === undefined ? null : first + nth }))
         log?.append(logged.map(adminActionLeaf))
-        logged.forEach(write.admin_action)
+        write.admin_action(logged)
         return true
       }),
     ...reads(sqlite),
@@ -204,10 +204,11 @@ const writers = (sqlite: Database) => ({
 })
 
 const writeRest = (write: Writers, posting: Posting) => {
-  posting.attempts.forEach(write.attempt)
-  posting.decisions.forEach(write.decision)
-  addUp(posting.rows).forEach(write.rollup)
-  for (const call of posting.opened)
-    write.open({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })
-  for (const [series, position] of posting.to) write.position({ series, ...position })
+  write.attempt(posting.attempts)
+  write.decision(posting.decisions)
+  write.rollup(addUp(posting.rows))
+  write.open(
+    posting.opened.map((call) => ({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })),
+  )
+  write.position([...posting.to].map(([series, position]) => ({ series, ...position })))
 }
