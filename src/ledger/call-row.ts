@@ -138,7 +138,8 @@ const entry = (
 // A call that got nothing is released whole, the price for a request included, unless its answer was whole and has no tokens.
 const priceOf = (intent: Intent, ending: Ending, usage: Usage, prices: PriceList) => {
   const model = ending.serves || intent.model
-  const price = prices.version(model, intent.price_version) ?? prices.at(model, intent.at_ms)
+  const version = model === intent.model ? intent.price_version : 0
+  const price = prices.version(model, version) ?? prices.at(model, intent.at_ms)
   const nothing = usage.prompt_tokens + usage.completion_tokens === 0 && ending.ending !== 'whole'
   if (nothing) return { charge_nanodollars: 0n, price_version: price?.version ?? 0 }
   if (price === undefined) return { charge_nanodollars: null, price_version: 0 }

@@ -204,6 +204,8 @@ export const failoverOver = (over: Over): void => {
         expect(response.status).toBe(200)
         expect(said).toContain('good')
         expect(said).not.toContain('error')
+        if (stream) expect(said).toContain('[DONE]')
+        else expect(JSON.parse(said).choices[0].message.content).toBe('good')
         expect(asked(both)).toEqual([1, 1])
         expect(row).toMatchObject({ attempts: 2, ending: 'whole', engine: both.names[1], completion_tokens: 1 })
         expect(await cast.health(both.names[0]!)).toMatchObject({ health: 'cooling', failures_in_a_row: 1 })

@@ -1,4 +1,4 @@
-import { expect, test } from 'bun:test'
+import { describe, expect, test } from 'bun:test'
 import { callIdOf, type JournalRecord } from '../../src/journal/record.ts'
 import { advance, emptyBooks, fold, settle, type JournaledRecord, type Posting } from '../../src/ledger/posting.ts'
 import { priceList } from '../../src/ledger/pricing.ts'
@@ -256,6 +256,27 @@ test('the row carries every field of both records', () => {
     series: expect.any(String),
     salt: null,
     log_index: null,
+  })
+})
+
+describe('a fallback answers', () => {
+  const dear = { ...PRICE, input_picodollars: 30_000_000n, request_nanodollars: 5n }
+  const prices = priceList([
+    { model: 'm1', version: 1, valid_from_ms: 0, ...PRICE },
+    { model: 'dear', version: 1, valid_from_ms: 0, ...PRICE },
+    { model: 'dear', version: 2, valid_from_ms: AT_MS, ...dear },
+    { model: 'dear', version: 3, valid_from_ms: AT_MS + 1, ...PRICE },
+  ])
+  const used = { prompt_tokens: 7, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
+  test.each([
+    ['as its ending says', [A, attempt('a'), ending('a', { ...used, serves: 'dear' })]],
+    ['from the start, and its process dies', [intent('a', { serves: 'dear' }), progress('a', { prompt_tokens: 7 })]],
+    ['later, and its process dies', [A, attempt('a', { serves: 'dear' }), progress('a', { prompt_tokens: 7 })]],
+  ])('%s: the row names it, and has the price that it had when the call began', (_why, records) => {
+    const [row] = play(records, prices).rows
+    expect(row).toMatchObject({ model: 'dear', asked_model: 'm1', price_version: 2 })
+    const output = BigInt(row!.completion_tokens) * PRICE.output_picodollars
+    expect(row!.charge_nanodollars).toBe((7n * 30_000_000n + output + 500n) / 1000n + 5n)
   })
 })
 
