@@ -20,6 +20,7 @@ export const crossFaults = (tree: unknown, written: unknown, templates: Template
   checkEngines(root, see, faults)
   checkModels(root, see, faults)
   checkTenants(root, see, faults)
+  checkHedges(isTree(written) ? written : {}, faults)
   checkTimeouts(root, isTree(written) ? written : {}, faults)
 }
 
@@ -96,6 +97,18 @@ const checkModels = (root: Tree, see: See, faults: FaultList) => {
     checkPrice(path, model, faults)
   }
   checkCircles(models, faults)
+}
+
+const checkHedges = (written: Tree, faults: FaultList) => {
+  for (const [path, { hedge }] of rows(written, 'models')) {
+    const { min_ms, max_ms } = isTree(hedge) ? hedge : {}
+    if (typeof min_ms !== 'number' || typeof max_ms !== 'number' || min_ms <= max_ms) continue
+    faults.add(
+      join(join(path, 'hedge'), 'min_ms'),
+      `${min_ms} is more than max_ms, ${max_ms}`,
+      'allowed: at most max_ms',
+    )
+  }
 }
 
 const checkTargetsDiffer = (name: unknown, targets: readonly Row[], faults: FaultList) => {

@@ -172,6 +172,14 @@ describe('one fault, one line', () => {
       'models: [{name: m, free: true, targets: [{engine: a}]}]',
       'models[0].targets[0].engine: "a" is not an engine; no engine is configured',
     ],
+    [
+      models(model(`${free}, hedge: { percentile: 95, min_ms: 300, max_ms: 200 }`)),
+      'models[0].hedge.min_ms: 300 is more than max_ms, 200; allowed: at most max_ms',
+    ],
+    [
+      models(model(`${free}, hedge: { percentile: 30 }`)),
+      'models[0].hedge.percentile: 30 is too small; allowed: a number from 50 to 99.9',
+    ],
     [models(model(`${free}, fallbacks: [n]`)), 'models[0].fallbacks[0]: "n" is not a model; known: m'],
     [
       models(model(`${free}, fallbacks: [n, n]`), model(free, 'n')),
