@@ -5,8 +5,6 @@ import { jsonOf, leafOfText, putBytes, putHex, putPlain, putWhole, roomFor, writ
 import { type AttemptRow, type CallRow, calls, type EntryRow } from './tables.ts'
 
 type Entry = Omit<EntryRow, 'log_index'>
-/** What a member of a leaf can be, before it is JSON. */
-type Value = CallRow[keyof CallRow]
 
 /** Members of a leaf in their order, that of RFC 8785: every column but the salt, and three more. */
 const MEMBERS = [...namesOf(calls).filter((name) => name !== 'salt'), 'entries', 'salt_sha256', 'tried', 'type'].sort()
@@ -57,32 +55,41 @@ type Form = {
 /** An entry with its accounts, but for amount, time and number. */
 type EntryForm = Pick<EntryRow, 'kind' | 'debit' | 'credit'> & { readonly middle: Uint8Array; readonly end: Uint8Array }
 
-/** Members in which calls of a key differ, in the order of a leaf, with the quotes around them. */
+/** Members in which calls of a key differ, in the order of a leaf. */
 const VARYING = {
-  at_ms: '',
-  cached_tokens: '',
-  charge_nanodollars: '',
-  completion_tokens: '',
-  end_user: '"',
-  engine: '"',
-  engine_ms: '',
-  entries: '',
-  finish_reason: '"',
-  first_token_ms: '',
-  hold_nanodollars: '',
-  id: '"',
-  log_index: '',
-  prompt_tokens: '',
-  queue_ms: '',
-  reasoning_tokens: '',
-  request_sha256: '"',
-  response_sha256: '"',
-  salt_sha256: '"',
-  total_ms: '',
+  at_ms: 'figure',
+  cached_tokens: 'figure',
+  charge_nanodollars: 'figure',
+  completion_tokens: 'figure',
+  end_user: 'text',
+  engine: 'text',
+  engine_ms: 'figure',
+  entries: 'entries',
+  finish_reason: 'text',
+  first_token_ms: 'figure',
+  hold_nanodollars: 'figure',
+  id: 'text',
+  log_index: 'figure',
+  prompt_tokens: 'figure',
+  queue_ms: 'figure',
+  reasoning_tokens: 'figure',
+  request_sha256: 'bytes',
+  response_sha256: 'bytes',
+  salt_sha256: 'bytes',
+  total_ms: 'figure',
 } as const
+const KINDS = Object.values(VARYING)
+/** What stands around a member of a kind. */
+const AROUND = { figure: ['', ''], text: ['"', '"'], bytes: ['"', '"'], entries: ['[', ']'] } as const
 const isVarying = (name: string): name is keyof typeof VARYING => Object.hasOwn(VARYING, name)
 const COMMON = MEMBERS.filter((name) => !isVarying(name) && name !== 'tried' && name !== 'type')
-// Compiled, as it runs for every call.
+// Compiled, both, as they run for every call: the values of those members, and whether calls agree in the others.
+const valuesOf = new Function(
+  'row',
+  'salt_sha256',
+  'entries',
+  `return [${Object.keys(VARYING).map((name) => (name === 'salt_sha256' || name === 'entries' ? name : `row.${name}`))}]`,
+)
 const hasForm = new Function('row', 'of', `return ${COMMON.map((name) => `row.${name} === of.${name}`).join(' && ')}`)
 
 /** Digits of a figure, at most. */
@@ -115,8 +122,9 @@ const newForm = (row: CallRow): Form => {
   for (const name of MEMBERS) {
     text += `${text === '{' && pieces.length === 0 ? '' : ','}"${name}":`
     if (isVarying(name)) {
-      pieces.push(text + (name === 'entries' ? '[' : VARYING[name]))
-      text = name === 'entries' ? ']' : VARYING[name]
+      const [before, after] = AROUND[VARYING[name]]
+      pieces.push(text + before)
+      text = after
     } else if (name === 'tried') text += '[]'
     else text += name === 'type' ? '"call"' : jsonOf(row[name as keyof CallRow])
   }
@@ -150,7 +158,7 @@ const AMOUNT = Buffer.from('{"amount_nanodollars":')
 const AT_MS = Buffer.from(',"at_ms":')
 const salt_sha256 = new Uint8Array(32)
 
-/** Writes a leaf; answers its end, or undefined if there is a figure or an entry that the form has no place for. */
+/** Writes a leaf; answers its end, or undefined if there is a member that the form has no place for. */
 const write = (
   into: Uint8Array,
   from: number,
@@ -158,36 +166,27 @@ const write = (
   row: CallRow,
   posted: readonly Entry[],
 ): number | undefined => {
-  const [charge, hold] = [figure(row.charge_nanodollars), figure(row.hold_nanodollars)]
-  const { log_index, salt } = row
-  if (charge < 0 || hold < 0 || log_index === null || salt === null) return undefined
-  let at = putWhole(into, putBytes(into, from, pieces[0]!), row.at_ms)
-  at = putWhole(into, putBytes(into, at, pieces[1]!), row.cached_tokens)
-  at = putWhole(into, putBytes(into, at, pieces[2]!), charge)
-  at = putWhole(into, putBytes(into, at, pieces[3]!), row.completion_tokens)
-  at = putPlain(into, putBytes(into, at, pieces[4]!), row.end_user)
-  if (at < 0) return undefined
-  at = putPlain(into, putBytes(into, at, pieces[5]!), row.engine)
-  if (at < 0) return undefined
-  at = putWhole(into, putBytes(into, at, pieces[6]!), row.engine_ms)
-  at = putEntries(into, putBytes(into, at, pieces[7]!), entries, posted)
-  if (at < 0) return undefined
-  at = putPlain(into, putBytes(into, at, pieces[8]!), row.finish_reason)
-  if (at < 0) return undefined
-  at = putWhole(into, putBytes(into, at, pieces[9]!), row.first_token_ms)
-  at = putWhole(into, putBytes(into, at, pieces[10]!), hold)
-  at = putPlain(into, putBytes(into, at, pieces[11]!), row.id)
-  if (at < 0) return undefined
-  at = putWhole(into, putBytes(into, at, pieces[12]!), log_index)
-  at = putWhole(into, putBytes(into, at, pieces[13]!), row.prompt_tokens)
-  at = putWhole(into, putBytes(into, at, pieces[14]!), row.queue_ms)
-  at = putWhole(into, putBytes(into, at, pieces[15]!), row.reasoning_tokens)
-  at = putHex(into, putBytes(into, at, pieces[16]!), row.request_sha256)
-  at = putHex(into, putBytes(into, at, pieces[17]!), row.response_sha256)
-  Bun.SHA256.hash(salt, salt_sha256)
-  at = putHex(into, putBytes(into, at, pieces[18]!), salt_sha256)
-  at = putWhole(into, putBytes(into, at, pieces[19]!), row.total_ms)
-  return putBytes(into, at, pieces[20]!)
+  if (row.salt === null) return undefined
+  Bun.SHA256.hash(row.salt, salt_sha256)
+  const values = valuesOf(row, salt_sha256, posted)
+  let at = from
+  for (let nth = 0; nth < KINDS.length; nth++) {
+    at = putBytes(into, at, pieces[nth]!)
+    const value = values[nth]
+    const kind = KINDS[nth]!
+    if (kind === 'figure') at = putFigure(into, at, value)
+    else if (kind === 'text') at = putPlain(into, at, value)
+    else if (kind === 'bytes') at = putHex(into, at, value)
+    else at = putEntries(into, at, entries, value)
+    if (at < 0) return undefined
+  }
+  return putBytes(into, at, pieces[KINDS.length]!)
+}
+
+/** Below 0 for what is no number or is not written as one. */
+const putFigure = (into: Uint8Array, at: number, value: number | bigint | null): number => {
+  const number = typeof value === 'number' ? value : figure(value)
+  return number < 0 ? -1 : putWhole(into, at, number)
 }
 
 /** Below 0 if one is not among the known. */
@@ -211,7 +210,7 @@ const putEntries = (into: Uint8Array, from: number, known: readonly EntryForm[],
 const COMMA = 44
 
 /** An amount as a number, below 0 if it is not written as one. */
-const figure = (amount: Value & (bigint | null)): number =>
+const figure = (amount: bigint | null): number =>
   amount !== null && amount >= 0n && amount <= SAFE_MAX ? Number(amount) : -1
 
 const SAFE_MAX = BigInt(Number.MAX_SAFE_INTEGER)

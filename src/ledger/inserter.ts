@@ -6,8 +6,8 @@ import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
 export const namesOf = (table: SQLiteTable): string[] =>
   Object.values(getTableColumns(table)).map((column) => column.name)
 
-/** Rows of one statement: a quarter less time than one by one; more make no difference. */
-const ROWS = 8
+/** Rows of one statement: a third less time than one by one; more make no difference. */
+const ROWS = 32
 
 /** Prepared inserts of whole rows, a fifth of what a query builder takes; `on_conflict` is SQL to end them with. */
 export const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>(
@@ -18,9 +18,10 @@ export const inserter = <Row extends Readonly<Record<string, SQLQueryBindings>>>
   const names = namesOf(table)
   const columns = names.map((name) => `"${name}"`).join(', ')
   const places = `(${names.map(() => '?').join(', ')})`
+  // What fails leaves the transaction to its caller, who rolls it back: else a statement of several rows keeps a journal.
   const prepare = (rows: number) =>
     sqlite.prepare(
-      `INSERT INTO "${getTableName(table)}" (${columns}) VALUES ${Array(rows).fill(places).join(', ')} ${on_conflict}`,
+      `INSERT OR FAIL INTO "${getTableName(table)}" (${columns}) VALUES ${Array(rows).fill(places).join(', ')} ${on_conflict}`,
     )
   const one = prepare(1)
   const several = prepare(ROWS)

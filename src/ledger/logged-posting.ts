@@ -40,7 +40,9 @@ export const logPosting = (log: LedgerLog | undefined, posting: Loggable, next: 
   }
   const entries: EntryRow[] = []
   const number = (entry: NewEntry): EntryRow => {
-    const row: EntryRow = { ...entry, id: next.entry + entries.length, log_index: null }
+    const { call_id, at_ms, kind, debit, credit, amount_nanodollars, reason } = entry
+    const id = next.entry + entries.length
+    const row: EntryRow = { id, call_id, at_ms, kind, debit, credit, amount_nanodollars, reason, log_index: null }
     entries.push(row)
     return row
   }
