@@ -245,3 +245,36 @@ test('an error always reaches the client as an error object', () => {
   ] as const)
     expect(JSON.parse(Buffer.from(errorJson(bytes, error)).toString()).error).toMatchObject({ message })
 })
+
+describe('usage beside a choice, asked for by the gateway alone', () => {
+  const usage = '"usage" : { "prompt_tokens":9,"completion_tokens": 4, "note":"a \\"usage\\": }" }'
+  const choices = '"choices":[{"index":0,"delta":{"content":"a \\"usage\\":1"}}]'
+  for (const [name, given, shown] of [
+    ['at the end', `{"id":"x",${choices},${usage}}`, `{"id":"x",${choices}}`],
+    ['at the start', `{ ${usage} , ${choices}}`, `{ ${choices}}`],
+    ['in the middle', `{"id":"x", ${usage},${choices} }`, `{"id":"x", ${choices} }`],
+    ['null', `{"usage":null,${choices}}`, `{"usage":null,${choices}}`],
+    ['without a choice', `{"choices":[],${usage}}`, ''],
+  ] as const)
+    for (const line of ['\n', '\r\n'])
+      test(`${name}, line end ${JSON.stringify(line)}: taken out, and no other byte`, () => {
+        const event = (data: string) => `id: 7${line}data: ${data}${line}${line}`
+        const { source, text } = run([Buffer.from(event(given))], { ...WISHES, hides_usage: true })
+        expect(text).toBe(shown === '' ? '' : event(shown))
+        expect(source.usage?.completion_tokens).toBe(name === 'null' ? undefined : 4)
+      })
+
+  test('over several lines of data: the same JSON without it', () => {
+    const given = Buffer.from(`data: {${choices},\ndata: ${usage}}\n\n`)
+    const { text } = run([given], { ...WISHES, hides_usage: true })
+    expect(sseEvents(text).map(({ data }) => JSON.parse(data))).toEqual([JSON.parse(`{${choices}}`)])
+  })
+
+  test('what was generated after the last figure is known to be so', () => {
+    const told = D({ ...CH({ content: 'a' }), usage: { prompt_tokens: 9, completion_tokens: 4 } })
+    expect(run([of(told)]).source).toMatchObject({ counted: true, text: { bytes: 0 } })
+    expect(run([of(told, D(CH({ content: 'bc' })))]).source).toMatchObject({ counted: false, text: { bytes: 2 } })
+    // Of a whole answer the engine's word stands.
+    expect(run([of(told, D(CH({ content: 'bc' })), DONE)]).source).toMatchObject({ counted: true })
+  })
+})
