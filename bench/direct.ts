@@ -7,13 +7,17 @@ const PATH = '/v1/chat/completions'
 const STREAMS = 200
 /** Twenty tokens a second of each stream. */
 const GAP_MS = 50
+/** What an engine takes at the least; at once, 50 callers without a pause only measure how fast the machine is. */
+const THINK_MS = 20
 const STREAM_S = (64 * GAP_MS) / 1000
 
 /** What the gateway adds: percentiles of a governed call less those of the same call at the engine itself, in turn. */
 export const directBench = async ({ seconds, runs, warm_s }: Options): Promise<Result> => {
   const engine = await startEngine()
   const slow = await startEngine({ gap_ms: GAP_MS })
+  const thinking = await startEngine({ delay_ms: THINK_MS })
   const weir = await startWeir(engine.url)
+  const waiting = await startWeir(thinking.url)
   const streaming = await startWeir(slow.url)
   const samples = new Samples()
   const cores: number[] = []
@@ -21,17 +25,23 @@ export const directBench = async ({ seconds, runs, warm_s }: Options): Promise<R
   try {
     await warm(engine, PATH, CHAT, Math.min(2, warm_s))
     await warm(weir, PATH, CHAT, warm_s)
+    await warm(waiting, PATH, CHAT, warm_s)
+    const pairs = [
+      { label: 'c1', connections: 1, from: engine, by: weir },
+      { label: 'c50', connections: 50, from: engine, by: weir },
+      { label: `c50_engine_${THINK_MS}ms`, connections: 50, from: thinking, by: waiting },
+    ] as const
     for (let run = 0; run < runs; run++) {
-      for (const connections of [1, 50]) {
-        const alone = await wrk(engine, PATH, CHAT, connections, seconds)
-        const through = await wrk(weir, PATH, CHAT, connections, seconds)
+      for (const { label, connections, from, by } of pairs) {
+        const alone = await wrk(from, PATH, CHAT, connections, seconds)
+        const through = await wrk(by, PATH, CHAT, connections, seconds)
         for (const name of ['p50_ms', 'p99_ms'] as const) {
-          samples.take(`added_${name}_c${connections}`, 'ms', through[name] - alone[name])
-          samples.take(`weir_${name}_c${connections}`, 'ms', through[name])
-          samples.take(`engine_${name}_c${connections}`, 'ms', alone[name])
+          samples.take(`added_${name}_${label}`, 'ms', through[name] - alone[name])
+          samples.take(`weir_${name}_${label}`, 'ms', through[name])
+          samples.take(`engine_${name}_${label}`, 'ms', alone[name])
         }
-        samples.take(`calls_per_s_c${connections}`, 'calls/s', through.calls_per_s)
-        samples.take(`cpu_us_c${connections}`, 'µs/call', through.cpu_us_per_call)
+        samples.take(`calls_per_s_${label}`, 'calls/s', through.calls_per_s)
+        samples.take(`cpu_us_${label}`, 'µs/call', through.cpu_us_per_call)
         cores.push(alone.client_cores, through.client_cores)
         errors += alone.errors + through.errors
       }
@@ -52,13 +62,14 @@ export const directBench = async ({ seconds, runs, warm_s }: Options): Promise<R
       errors += alone.errors + through.errors
     }
   } finally {
-    for (const server of [weir, streaming, slow, engine]) await server.stop()
+    for (const server of [weir, waiting, streaming, slow, thinking, engine]) await server.stop()
   }
   samples.take('errors', 'calls', errors)
   return {
     figures: samples.figures(),
     notes: [
       'one worker; engine, load and server share the machine, so an added percentile holds what they take from each other',
+      `c50: callers without a pause and an engine that answers at once, so all wait for a turn on the CPU; c50_engine_${THINK_MS}ms: an engine that takes ${THINK_MS} ms`,
       `first token: ${STREAMS} streams at a time, 64 events each, ${1000 / GAP_MS} a second, starts spread evenly`,
       `warmed for ${warm_s} s each`,
       clientNote(Math.max(...cores)),
