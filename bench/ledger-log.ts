@@ -30,7 +30,7 @@ export const ledgerLogBench = async ({ seconds, runs }: Options): Promise<Result
   return {
     figures: samples.figures(),
     notes: [
-      `${calls} calls a run from journal to ledger in one process: a row and three entries a call, salted hashes, a leaf a call and one for the entries of a tenant and batch, a checkpoint every 250 ms.`,
+      `${calls} calls a run from journal to ledger in one process: a row and an entry a call, salted hashes, a leaf for both, a checkpoint every 250 ms.`,
     ],
   }
 }

@@ -83,7 +83,7 @@ export const callOf = (): [JournalRecord, JournalRecord] => {
   ]
 }
 
-/** Calls posted a second, CPU of one core: fold and one transaction for each batch, a row and three entries a call. */
+/** Calls posted a second, CPU of one core: fold and one transaction for each batch, a row and an entry a call. */
 export const postedCallsPerS = (calls: number, batch_calls = 1_000): number =>
   inFolder((data) => {
     const store = openWriter(data, 'ledger')
@@ -144,7 +144,7 @@ export const ledgerBench = async ({ seconds, runs }: { seconds: number; runs: nu
     row_delay_ms: figure('ms', delays),
   }
   const notes = [
-    `posted_calls_per_s: one process, ${calls} calls a run in batches of 1,000, synchronous=FULL; a row and three entries a call.`,
+    `posted_calls_per_s: one process, ${calls} calls a run in batches of 1,000, synchronous=FULL; a row and an entry a call.`,
     'row_delay_ms: from the append of an ending until another connection reads the row; single calls, median and range.',
   ]
   return { figures, notes }
