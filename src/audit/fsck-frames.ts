@@ -27,6 +27,7 @@ const RECORDS: Readonly<Record<number, readonly [kind: string, fields: readonly 
     ),
   ],
   5: ['refusals', fields('at_ms:f64 key_id:text tenant:text failure:text count:u32')],
+  6: ['decision', fields('call_id:text at_ms:f64 text:text')],
 }
 
 function fields(list: string): (readonly [string, Kind])[] {

@@ -80,7 +80,8 @@ const postedFrames = (
 const recordCheck = (db: Database) => {
   const call = db.prepare<Row, [string]>('SELECT * FROM calls WHERE id = ?')
   const open = db.prepare<Row, [string]>('SELECT 1 FROM open_calls WHERE call_id = ?')
-  const met = { intent: new Set<string>(), ending: new Set<string>() }
+  const decision = db.prepare<Row, [string]>('SELECT at_ms, text FROM decisions WHERE call_id = ?')
+  const met = { intent: new Set<string>(), ending: new Set<string>(), decision: new Set<string>() }
   const refused = new Map<string, number>()
   const attempt = db.prepare<Row, [string, string]>('SELECT 1 FROM attempts WHERE call_id = ? AND engine = ? AND n > 1')
   return {
@@ -93,6 +94,18 @@ const recordCheck = (db: Database) => {
         return
       }
       const id = String(fields['call_id'])
+      if (kind === 'decision') {
+        // Of several the first counts; of a call that was refused there is no row.
+        if (met.decision.has(id)) return
+        met.decision.add(id)
+        const kept = decision.get(id)
+        if (
+          String(kept?.['text']) !== fields['text'] ||
+          Number(kept?.['at_ms']) !== Math.round(Number(fields['at_ms']))
+        )
+          throw new Difference(`${where}: the decision of call ${id} is another one in the ledger, or none`)
+        return
+      }
       const row = call.get(id)
       if (row === null) {
         if (open.get(id) === null)

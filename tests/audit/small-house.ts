@@ -27,7 +27,10 @@ const lifeOf = (call: number): JournalRecord[] => {
     at_ms: AT_MS + call,
   }
   const records: JournalRecord[] = [intent(id, { ...who, request_sha256: new Uint8Array(32).fill(call) })]
-  if (call % 7 === 0) records.push(attempt(id))
+  if (call % 7 === 0) {
+    records.push(attempt(id))
+    records.push({ kind: 'decision', call_id: id, at_ms: AT_MS + 9.5, text: `{"n":${call}}` })
+  }
   if (call % 4 === 0) records.push(progress(id))
   if (call % 11 !== 10)
     records.push(

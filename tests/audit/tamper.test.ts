@@ -52,7 +52,17 @@ test('the house as it was left is sound', () => {
   expect(fsck(data, { keys: [], saved: newest() })).toMatchObject({ fault: undefined, notes: [] })
 })
 
-const TABLES = ['calls', 'attempts', 'entries', 'prices', 'refusals', 'admin_actions', 'rollups', 'positions'] as const
+const TABLES = [
+  'calls',
+  'attempts',
+  'entries',
+  'prices',
+  'refusals',
+  'admin_actions',
+  'rollups',
+  'positions',
+  'decisions',
+] as const
 /** Says only what has still to be done; the next start finds it out again. */
 const DERIVED = new Set(['positions.finished'])
 
@@ -89,6 +99,7 @@ const NAMES: Record<(typeof TABLES)[number], RegExp> = {
   admin_actions: /admin/,
   rollups: /roll-up/,
   positions: /journal/,
+  decisions: /decision/,
 }
 
 const changed = (value: unknown): unknown => {
@@ -99,7 +110,7 @@ const changed = (value: unknown): unknown => {
   return value.length === 0 ? Uint8Array.of(1) : value.with(0, value[0]! ^ 1)
 }
 
-test.each(['calls', 'attempts', 'entries', 'prices', 'refusals', 'admin_actions', 'rollups', 'positions'])(
+test.each(['calls', 'attempts', 'entries', 'prices', 'refusals', 'admin_actions', 'rollups', 'positions', 'decisions'])(
   'a deleted row of %s: the first, one in the middle, the last',
   (table) => {
     for (const place of ['ASC', 'DESC', 'middle']) {
