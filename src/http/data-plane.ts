@@ -13,9 +13,6 @@ import { cancelJob, JOBS_PATH, showJob } from './jobs.ts'
 import { listModels, MODELS_PATH, showModel } from './models-list.ts'
 import { renderFailure } from './render.ts'
 
-/** What the data plane needs of Bun's server. */
-type Server = { timeout(request: Request, seconds: number): void } | null
-
 /**
  * Bun's longest idle timer, seconds. A stream is kept alive by its pings, which come more often. The timer must not be
  * switched off: it sticks to the connection, which would then stay open for ever once the stream is over.
@@ -39,8 +36,8 @@ export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
       response.headers.set('connection', 'close')
     return withCors(house.catalogue.config, request, response)
   }
-  const run = async (request: Request, server: Server, endpoint: Endpoint): Promise<Response> => {
-    const keepOpen = () => server?.timeout(request, STREAM_IDLE_S)
+  const run = async (request: Request, endpoint: Endpoint): Promise<Response> => {
+    const keepOpen = () => app.server?.timeout(request, STREAM_IDLE_S)
     return finish(request, await serve({ request, endpoint, keepOpen }, house))
   }
   const read = (request: Request, make: () => Response | Failure): Response => {
@@ -60,7 +57,7 @@ export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
     .use(clientDocs())
     .onError(({ request, code, error }) => read(request, () => missed(request, house, code, error)))
   for (const endpoint of Object.values(ENDPOINTS))
-    app.post(endpoint.path, ({ request, server }) => run(request, server, endpoint), { parse: 'none' })
+    app.post(endpoint.path, ({ request }) => run(request, endpoint), { parse: 'none' })
   for (const address of MODEL_ADDRESSES)
     app.get(address, ({ request }) => read(request, () => showModel(request, house)))
   return app
