@@ -10,6 +10,7 @@ import { figure, type Figures, type Options, type Result } from './kit/report.ts
 import { ledgerBench } from './ledger.ts'
 import { ledgerLogBench } from './ledger-log.ts'
 import { merkleBench } from './merkle.ts'
+import { idleBench } from './idle.ts'
 import { drawRoutingBench, routingBench } from './routing.ts'
 import { peersBench } from './peers.ts'
 import { scaleBench } from './scale.ts'
@@ -72,6 +73,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: (options) => outageBench(options),
   },
   simulate: { what: 'ten thousand lives of a simulated house', seconds: 3_600, run: simulateBench },
+  idle: {
+    what: 'memory of an idle worker, and of 12,000 connections that are kept alive',
+    runs: 3,
+    run: (options) => idleBench(options),
+  },
   soak: { what: 'memory over time under load', seconds: 60, run: soakBench },
   scale: { what: 'one worker and two', run: scaleBench },
   peers: { what: 'Weir beside other gateways, those that BENCH_PEERS holds', runs: 3, run: peersBench },

@@ -2,6 +2,7 @@ import { describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { resolve } from 'node:path'
 import { chart, figure, report, Samples, table } from '../bench/kit/report.ts'
 import { BENCHES } from '../bench/list.ts'
+import { idleBench } from '../bench/idle.ts'
 import { slowEngineBench } from '../bench/slow-engine.ts'
 import { slowLedgerBench } from '../bench/slow-ledger.ts'
 import { slowOfThreeBench } from '../bench/slow-of-three.ts'
@@ -38,6 +39,13 @@ test('a bench with a house of its own runs at its smallest', async () => {
   expect(finite(figures)).toEqual([])
 })
 
+test('connections that are kept alive, a few', async () => {
+  const { figures } = await idleBench(TINY, 20)
+  expect([figures['clients']!.value, figures['errors']!.value]).toEqual([20, 0])
+  expect(figures['idle_rss_mb']!.value).toBeGreaterThan(0)
+  expect(finite(figures)).toEqual([])
+})
+
 test('one slow engine of three, at its smallest', async () => {
   const { figures } = await slowOfThreeBench({ ...TINY, seconds: 0.3 })
   expect(figures['failed']!.value).toBe(0)
@@ -71,6 +79,7 @@ test('the command lists every bench that is promised, and answers 2 for one that
       'ledger',
       'merkle',
       'soak',
+      'idle',
       'slow-engine',
       'slow-ledger',
       'durability',
