@@ -82,7 +82,8 @@ export const attempts = sqliteTable(
 /**
  * The books: transfers from the account `debit` to the account `credit`, append-only (triggers refuse changes). What an
  * account has is what it was credited less what it was debited; every transfer leaves the sum of all accounts at zero.
- * Accounts: `tenant:NAME`, `held:NAME`, `revenue`, `grants`.
+ * Accounts: `tenant:NAME`, `held:NAME`, `revenue`, `grants`. A call whose intent and ending were posted together has no hold,
+ * only its capture from the tenant.
  */
 export const entries = sqliteTable(
   'entries',
@@ -96,7 +97,7 @@ export const entries = sqliteTable(
     amount_nanodollars: money('amount_nanodollars').notNull(),
     /** Why, for those that a person made; empty for those of a call. */
     reason: text('reason').notNull(),
-    /** The leaf of the Merkle log that holds this entry, with others of the same tenant and posting. */
+    /** The leaf of the Merkle log that holds this entry: that of its call, or one with others of the tenant and posting. */
     log_index: whole('log_index'),
   },
   (row) => [
@@ -143,7 +144,9 @@ export const prices = sqliteTable(
     audio_output_picodollars: money('audio_output_picodollars'),
     request_nanodollars: money('request_nanodollars').notNull(),
     /** For each picture in the prompt. */
-    image_nanodollars: money('image_nanodollars').notNull().default(sql`0`),
+    image_nanodollars: money('image_nanodollars')
+      .notNull()
+      .default(sql`0`),
     /** The model costs nothing, on purpose. */
     free: flag('free').notNull(),
     log_index: whole('log_index'),
