@@ -22,7 +22,7 @@ export const Engine = Type.Object(
           'Certificates in PEM, one after the other, that the certificate of an https:// engine is checked by, instead of the machine’s own.',
       }),
     ),
-    dialect: choice(['openai', 'anthropic', 'json'], 'openai', 'How the engine speaks.'),
+    dialect: choice(['openai'], 'openai', 'How the engine speaks. No other dialect is spoken yet.'),
     key: Type.Optional(
       Type.String({
         minLength: 1,

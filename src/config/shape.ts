@@ -30,13 +30,14 @@ export const shapeOf = (schema: TSchema): Shape => schema as Shape
 
 /** What a value of the shape is called: `a whole number`, `a list`, `a name`. */
 export const nounOf = (shape: Shape): string =>
-  shape.title ?? (shape.anyOf ? 'one of the choices' : (NOUNS[shape.type ?? ''] ?? 'a value'))
+  shape.title ??
+  (shape.anyOf || shape.const !== undefined ? 'one of the choices' : (NOUNS[shape.type ?? ''] ?? 'a value'))
 
-/** What the shape allows, in words: `a whole number from 0 to 65535`, `openai, anthropic or json`. */
+/** What the shape allows, in words: `a whole number from 0 to 65535`, `day, week or month`. */
 export const allowedOf = (shape: Shape): string => {
   if (shape['x-allowed'] !== undefined) return shape['x-allowed']
-  if (shape.anyOf)
-    return listed(shape.anyOf.map((one) => (one.const === undefined ? allowedOf(one) : String(one.const))))
+  if (shape.const !== undefined) return String(shape.const)
+  if (shape.anyOf) return listed(shape.anyOf.map(allowedOf))
   return `${nounOf(shape)}${boundsOf(shape)}`
 }
 

@@ -138,10 +138,10 @@ const characterFault = (text: string, bad: RegExp): string | undefined => {
 
 const secretShown = (value: unknown): string => (typeof value === 'object' ? shown(value) : `a ${typeof value}`)
 
-const isWhole = (shape: Shape, value: unknown): boolean =>
-  'const' in shape ? shape.const === value : foundIn(shape, value, '', new Map()) === undefined
+const isWhole = (shape: Shape, value: unknown): boolean => foundIn(shape, value, '', new Map()) === undefined
 
 const isKind = (shape: Shape, value: unknown): boolean => {
+  if (shape.const !== undefined) return shape.const === value
   if (shape.anyOf) return shape.anyOf.some((one) => isWhole(one, value))
   switch (shape.type) {
     case 'object':

@@ -52,10 +52,7 @@ describe('one fault, one line', () => {
     ['server: {port: }', `server.port: holds nothing; ${port}`],
     ['server: {data: 7}', 'server.data: 7 is not text; allowed: text of 1 to 1024 characters'],
     [models(model('free: 1')), 'models[0].free: 1 is not true or false; allowed: true or false'],
-    [
-      engine('dialect: grpc'),
-      'engines[0].dialect: "grpc" is not one of the choices; allowed: openai, anthropic or json',
-    ],
+    [engine('dialect: anthropic'), 'engines[0].dialect: "anthropic" is not one of the choices; allowed: openai'],
     [
       engine('can: [fly]'),
       'engines[0].can[0]: "fly" is not one of the choices; allowed: prefix_continuation, continuous_usage or no_stream_options',

@@ -50,7 +50,7 @@ export const sample = () => ({
     {
       name: 'a',
       url: 'http://10.0.0.5:8000/v1?api-version=2025-01-01',
-      dialect: 'anthropic',
+      dialect: 'openai',
       key: 'sk-sample',
       capacity: 7,
       can: ['prefix_continuation'],
