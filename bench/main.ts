@@ -4,21 +4,38 @@ import { BENCHES } from './list.ts'
 import { chart, report, table } from './kit/report.ts'
 import { versions } from './kit/versions.ts'
 
-/** `bun run bench NAME [--json] [--seconds N] [--runs N] [--warm N] [--svg FOLDER]`; without a name it lists them. */
-const { values, positionals } = parseArgs({
-  args: process.argv.slice(2),
-  allowPositionals: true,
-  options: {
-    json: { type: 'boolean' },
-    seconds: { type: 'string' },
-    runs: { type: 'string' },
-    warm: { type: 'string' },
-    svg: { type: 'string' },
-  },
-})
+const USAGE = 'bun run bench [NAME] [--json] [--seconds N] [--runs N] [--warm N] [--svg FOLDER]'
+
+const asked = () => {
+  try {
+    return parseArgs({
+      args: process.argv.slice(2),
+      allowPositionals: true,
+      options: {
+        json: { type: 'boolean' },
+        seconds: { type: 'string' },
+        runs: { type: 'string' },
+        warm: { type: 'string' },
+        svg: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    })
+  } catch (cause) {
+    process.stderr.write(`bench: ${(cause as Error).message}\n${USAGE}\n`)
+    process.exit(2)
+  }
+}
+
+/** One benchmark by its name; without a name it lists them. */
+const { values, positionals } = asked()
+if (values.help) {
+  process.stdout.write(`${USAGE}\n`)
+  process.exit(0)
+}
 const name = positionals[0]
 const bench = name === undefined ? undefined : BENCHES[name]
 if (bench === undefined) {
+  if (name !== undefined) process.stderr.write(`bench: "${name}" is not a benchmark; known:\n`)
   for (const [known, { what }] of Object.entries(BENCHES)) process.stdout.write(`${known.padEnd(18)} ${what}\n`)
   process.exit(name === undefined ? 0 : 2)
 }

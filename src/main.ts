@@ -119,6 +119,12 @@ weir verify FILE [--key PUB] [--checkpoint FILE] [--consistency FILE]
 weir page [FILE] > verify.html
 weir audit checkpoint | public-key | rotate-key | erase-salts --tenant T`
 
+/** The lines of the usage that are about a command; all of them if none is. */
+const usageOf = (command: string): string => {
+  const own = USAGE.split('\n').filter((line) => line.startsWith(`weir ${command} `))
+  return own.length > 0 ? own.join('\n') : USAGE
+}
+
 /** Takes a data folder from any house, so that none begins while it is looked at. */
 const takeHouse = (data: string) => {
   const files = houseFiles(data)
@@ -159,7 +165,8 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   },
   config: async ([verb, ...argv]) => {
     if (verb !== 'check') {
-      tell(USAGE)
+      const says = verb === undefined ? 'a command is missing' : `"${verb}" is not a command`
+      tell(`weir config: ${says}; known: check\n${usageOf('config')}`)
       return 2
     }
     const { values } = parseArgs({ args: argv, options: { config: { type: 'string' } } })
@@ -181,7 +188,12 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   },
   page: async ([file]) => {
     const { verifyPage } = await import('./dashboard/verify-page.ts')
-    process.stdout.write(verifyPage(file === undefined ? undefined : await Bun.file(file).text()))
+    const found = file === undefined ? undefined : Bun.file(file)
+    if (found !== undefined && !(await found.exists())) {
+      tell(`weir page: ${file} is not a file; needed: what weir invoice --proofs printed\n${usageOf('page')}`)
+      return 1
+    }
+    process.stdout.write(verifyPage(await found?.text()))
     return 0
   },
   invoice: async (argv) => {
@@ -201,22 +213,31 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
   },
 }
 
+/** Commands that explain themselves at more length than {@link USAGE}. */
+const EXPLAINED = ['keys', 'invoice', 'audit']
+
 const [command = 'help', ...argv] = process.argv.slice(2)
-const run = COMMANDS[command]
+const helps = [command, ...argv].some((word) => word === '--help' || word === '-h') || command === 'help'
+const run = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined
+if (helps && !EXPLAINED.includes(command)) {
+  print(usageOf(command))
+  process.exit(0)
+}
 if (run === undefined) {
-  tell(command === 'help' ? USAGE : `no such command: ${command}\n${USAGE}`)
-  process.exit(command === 'help' ? 0 : 2)
+  tell(`no such command: ${command}\n${USAGE}`)
+  process.exit(2)
 }
 process.on('unhandledRejection', (cause) => {
   openLog(command, false)('error', 'unhandled_rejection', { cause })
   process.exit(1)
 })
 try {
-  const code = await run(argv)
+  const code = await run(helps ? ['--help'] : argv)
   if (code !== undefined) process.exit(code)
 } catch (cause) {
   // Bad usage of an option is the caller's fault and names itself; anything else is ours.
   const says = cause instanceof Error ? cause.message : String(cause)
-  tell(`weir ${command}: ${says}`)
-  process.exit((cause as { code?: string }).code?.startsWith('ERR_PARSE_ARGS') ? 2 : 1)
+  const is_usage = (cause as { code?: string }).code?.startsWith('ERR_PARSE_ARGS') === true
+  tell(`weir ${command}: ${says}${is_usage ? `\n${usageOf(command)}` : ''}`)
+  process.exit(is_usage ? 2 : 1)
 }

@@ -28,7 +28,6 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   'erase-salts': {
     flags: ['tenant'],
     run: async (house, { flags }) => {
-      if (flags['tenant'] === undefined) throw new UsageFault('--tenant is missing')
       const { erased } = await ask(house, 'POST', '/admin/audit/erase-salts', { tenant: flags['tenant'] })
       return `${String(erased)} salts were erased\n`
     },
@@ -51,6 +50,8 @@ export const auditCommand = async (argv: readonly string[], env: Env): Promise<C
     )
   try {
     const asking = flagsOf(rest, ['ops', 'data', ...command.flags], 0)
+    if (command.flags.includes('tenant') && asking.flags['tenant'] === undefined)
+      throw new UsageFault('--tenant is missing')
     return { exit_code: 0, stdout: await command.run(houseOf(asking, env), asking), stderr: '' }
   } catch (cause) {
     if (cause instanceof UsageFault) return refused(cause.message)

@@ -21,6 +21,7 @@ export const keysCommand = async (argv: readonly string[], env: Env): Promise<Co
   }
   try {
     const asking = flagsOf(rest, [...HOUSE_FLAGS, ...command.flags], command.words)
+    if (verb === 'create') bodyOf(asking)
     return await command.run(asking, houseOf(asking, env))
   } catch (cause) {
     if (cause instanceof UsageFault) return refused(cause.message)

@@ -42,7 +42,8 @@ export const checkConfig = (file: string | undefined, env: Environment): { exit_
   if ('faults' in result) return { exit_code: 2, lines: result.faults.map(printFault) }
   const { engines, models, tenants } = result.config
   const counts = [counted(engines, 'engine'), counted(models, 'model'), counted(tenants, 'tenant')].join(', ')
-  return { exit_code: 0, lines: [`configuration is valid: ${counts}`] }
+  const of_demo = engines.length === 0 && models.length === 0 ? '; the demo engine would serve' : ''
+  return { exit_code: 0, lines: [`configuration is valid: ${counts}${of_demo}`] }
 }
 
 const counted = (list: readonly unknown[], what: string): string =>

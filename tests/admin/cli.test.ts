@@ -91,6 +91,7 @@ test.each<[line: string, exit_code: 0 | 1 | 2, says: string, more: Record<string
   ['create acme', 2, 'takes no word but flags; found acme', {}],
   ['create --tenant acme --concurrent many', 2, '--concurrent needs a whole number; found "many"', {}],
   ['create --tenant acme --concurrent -1', 2, '--concurrent needs a whole number', {}],
+  ['create', 2, '--tenant is missing', { WEIR_ADMIN_TOKEN: undefined, WEIR_DATA: '/nonexistent' }],
   ['list --json=yes', 2, '--json takes no value', {}],
   ['list --ops ftp://x', 2, '"ftp://x" is not the address of an ops plane', {}],
   ['revoke', 2, 'takes one word, the id of a key; found none', {}],

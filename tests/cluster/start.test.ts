@@ -29,6 +29,25 @@ const weir = async (argv: readonly string[], cwd: string, env: Record<string, st
   return { code, out, err }
 }
 
+test.each([
+  [['--help'], 0, 'out', 'weir ledger rebuild --data DIR'],
+  [['start', '-h'], 0, 'out', 'weir start [--config F]'],
+  [['config', 'check', '--help'], 0, 'out', 'weir config check [--config F]'],
+  [['keys', 'create', '--help'], 0, 'out', '--requests-per-minute N'],
+  [['fsck', '--help'], 0, 'out', 'weir fsck --data DIR'],
+  [['constructor'], 2, 'err', 'no such command: constructor'],
+  [['config', 'chekc'], 2, 'err', '"chekc" is not a command; known: check'],
+  [['fsck', '--dta', 'x'], 2, 'err', 'weir fsck --data DIR'],
+  [['audit', 'erase-salts'], 2, 'err', '--tenant is missing'],
+  [['page', 'none.json'], 1, 'err', 'none.json is not a file'],
+] as const)('weir %j ends with %i', async (argv, code, where, says) => {
+  using folder = tempFolder('weir-usage')
+  const result = await weir(argv, folder.path)
+  expect(result.code).toBe(code)
+  expect(result[where]).toContain(says)
+  expect(result[where === 'out' ? 'err' : 'out']).toBe('')
+})
+
 describe('refused before anything is started', () => {
   test.each([
     ['a faulty file', ['--config', 'bad.yaml'], {}, 2, 'models[0].targets[0].engine: "b" is not an engine; known: a'],

@@ -259,7 +259,7 @@ describe('config check', () => {
     try {
       expect(checkConfig(undefined, {})).toEqual({
         exit_code: 0,
-        lines: ['configuration is valid: 0 engines, 0 models, 0 tenants'],
+        lines: ['configuration is valid: 0 engines, 0 models, 0 tenants; the demo engine would serve'],
       })
     } finally {
       process.chdir(before)
