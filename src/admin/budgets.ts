@@ -71,7 +71,7 @@ export const BUDGET_ROUTES: readonly AdminRoute[] = [
     summary: 'Raise a budget until a time',
     description: `Raises the budgets of the tenant that have the named window, all its budgets if no window is named. In force in every worker within a second. At most ${INCREASES_MAX} run at once.`,
     body: Increase,
-    body_example: { usd: '50.00', until: '2026-02-10T00:00:00Z', reason: 'launch' },
+    body_example: { usd: '50.00', until: '2030-01-31T00:00:00Z', reason: 'launch' },
     status: 201,
     example: listOf(EXAMPLE),
     failures: ['not_found'],

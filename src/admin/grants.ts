@@ -79,6 +79,12 @@ const EXAMPLE = {
   posted: false,
 }
 
+const EXAMPLES = {
+  grant: { usd: '100.00', reason: 'contract 2026-17' },
+  refund: { usd: '0.25', reason: 'outage of 31 January' },
+  adjustment: { usd: '-2.50', reason: 'support by hand' },
+}
+
 const POSTING = 'The accountant posts it to the ledger within a second; `posted` says whether it has.'
 
 /** Money that people move: each order becomes one entry of the ledger, with its reason. */
@@ -96,7 +102,7 @@ export const GRANT_ROUTES: readonly AdminRoute[] = (
     summary,
     description: `${POSTING} 201 for a new order, 200 for one that was there.`,
     body: body as typeof Refund,
-    body_example: { tenant: 'acme', usd: kind === 'adjustment' ? '-2.50' : '100.00', reason: 'contract 2026-17' },
+    body_example: { tenant: 'demo', ...EXAMPLES[kind] },
     status: 201,
     example: { ...EXAMPLE, kind },
     failures: ['conflict', 'not_found'],

@@ -70,7 +70,7 @@ export const KEY_ROUTES: readonly AdminRoute[] = [
     summary: 'Make a key',
     description: 'The secret stands in the answer and nowhere else: Weir keeps only its SHA-256.',
     body: NewKey,
-    body_example: { tenant: 'acme', name: 'web shop', models: ['llama-3.1-8b'], requests_per_minute: 600 },
+    body_example: { tenant: 'demo', name: 'web shop', models: ['demo'], requests_per_minute: 600 },
     status: 201,
     example: { key: 'weir_Zk3v…', ...KEY_EXAMPLE },
     run: ({ operator, body }, house) => create(operator, body, house),

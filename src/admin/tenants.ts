@@ -51,7 +51,7 @@ export const TENANT_ROUTES: readonly AdminRoute[] = [
     tag: 'keys',
     summary: 'Make a tenant',
     body: NewTenant,
-    body_example: { name: 'acme', limits: { requests_per_minute: 600 } },
+    body_example: { name: 'acme', budgets: [{ usd: '100.00', per: 'month' }], limits: { requests_per_minute: 600 } },
     status: 201,
     example: { ...TENANT_EXAMPLE, source: 'api', created_at: '2026-01-31T09:30:00.000Z' },
     failures: ['conflict'],

@@ -1,5 +1,6 @@
 import type { FailureCode } from '../base/failure.ts'
 import { ERROR_SCHEMA, errorResponses } from './api-errors.ts'
+import { ANSWER_HEADERS, REQUEST_HEADERS } from './client-headers.ts'
 import { CLIENT_EXAMPLES, CLIENT_SCHEMAS } from './client-schemas.ts'
 import { PROOF_EXAMPLE, PROOF_PARAMETERS } from './proof-details.ts'
 import { JOB_ACCEPTED, JOB_HEADERS, JOB_SCHEMA, jobPaths } from './job-docs.ts'
@@ -57,28 +58,6 @@ const STREAMING =
   'A comment line (`: ping`) may stand between events while the engine is silent. The first event is in hand before the ' +
   'status goes out, so an engine that fails before it still yields a plain error, or another engine’s answer. After that ' +
   'a failure is one `error` event in the shape below and no `[DONE]`: an answer without `[DONE]` is not whole.'
-
-const header = (description: string, schema: object = { type: 'string' }) => ({ description, schema })
-const number = { type: 'integer' }
-
-const ANSWER_HEADERS = {
-  'x-weir-call-id': header('Id of the call: quote it when you ask about a call.'),
-  'x-weir-model': header('The model that answered, which may be a fallback.'),
-  'x-weir-engine': header('The engine that answered.'),
-  'x-weir-cost-usd': header('What the call costs; on answers that are not streams.'),
-  'x-weir-replayed': header('`true` if it is the first answer to this Idempotency-Key.'),
-  'x-ratelimit-limit-requests': header('Requests a minute.', number),
-  'x-ratelimit-remaining-requests': header('What is left of them.', number),
-  'x-ratelimit-reset-requests': header('Until all are back, such as `1.2s`.'),
-}
-
-const REQUEST_HEADERS = [
-  ['traceparent', 'W3C trace context, passed on to the engine.'],
-  [
-    'Idempotency-Key',
-    'A name of your own for this call, at most 255 characters. Sent again with the same body and API key, within a day, it gets the first answer again, byte for byte, and is charged once (`x-weir-replayed: true`). While the first runs the answer is 409, with another body 422; after a failure, or an answer that was cut, it runs anew.',
-  ],
-].map(([name, description]) => ({ in: 'header', name, required: false, description, schema: { type: 'string' } }))
 
 type Exchange = { readonly asked: unknown; readonly answered: unknown; readonly streamed?: string }
 

@@ -105,12 +105,13 @@ export const opsDocumentation = () => ({
     title: 'Weir: ops plane',
     version: '1',
     description:
-      'Keys, tenants, the ledger and the state of the machine. Everything under `/admin` and `/audit` needs the admin token. Times are ISO 8601 in UTC, money is whole nanodollars (1e-9 USD). Any address not listed answers 404 `address_unknown`, another method 405 `method_not_allowed`.',
+      'Keys, tenants, the ledger and the state of the machine. Everything under `/admin` and `/audit` needs the admin token. Times are ISO 8601 in UTC, `…_usd` is USD as a decimal in text, `…_nanodollars` whole nanodollars (1e-9 USD). Any address not listed answers 404 `address_unknown`, another method 405 `method_not_allowed`.',
   },
   tags: [
     { name: 'machine', description: 'Workers, engines, models.' },
     { name: 'keys', description: 'Who may call.' },
     { name: 'ledger', description: 'What was called and what it cost.' },
+    { name: 'finance', description: 'Budgets, invoices, and money that people move.' },
     { name: 'audit', description: 'The Merkle log of the ledger, and proofs out of it.' },
     { name: 'settings', description: 'The configuration and what was done to the house.' },
   ],

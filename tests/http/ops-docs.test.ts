@@ -60,6 +60,7 @@ describe.each(planes)('documentation of the %s', (_name, url) => {
 
   test('every operation has a summary, an example and its error answers', async () => {
     const document = (await (await fetch(`${url()}/docs/json`)).json()) as OpenApi
+    const tags = new Set((document['tags'] as { name: string }[]).map(({ name }) => name))
     expect(document.openapi).toStartWith('3.0.')
     const ids = new Set<unknown>()
     for (const [path, operations] of Object.entries(document.paths)) {
@@ -69,6 +70,8 @@ describe.each(planes)('documentation of the %s', (_name, url) => {
         if (operation['operationId'] !== undefined)
           expect([where, ids.has(operation['operationId'])]).toEqual([where, false])
         ids.add(operation['operationId'])
+        for (const tag of (operation['tags'] as string[] | undefined) ?? [])
+          expect([where, tag, tags.has(tag)]).toEqual([where, tag, true])
         checkAnswers(where, operation['responses'] as Answers)
         const body = operation['requestBody'] as { content: Content } | undefined
         if (body)
