@@ -5,6 +5,7 @@ import { quoted } from '../config/faults.ts'
 import { type AdminAction, logged } from '../ledger/admin-log.ts'
 import type { Letter } from '../ledger/mailbox.ts'
 import { oneCall } from '../ledger/queries.ts'
+import { strangerFault } from './invoices.ts'
 import type { Operator } from './operator.ts'
 import type { OpsHouse } from './port.ts'
 import { type AdminRoute, type Answer, adminRoute } from './route.ts'
@@ -89,8 +90,9 @@ export const AUDIT_WORK_ROUTES: readonly AdminRoute[] = [
     ),
     body_example: { tenant: 'acme' },
     example: { erased: 1_204 },
-    failures: ['overloaded'],
+    failures: ['not_found', 'overloaded'],
     run: ({ operator, body }, house) =>
+      strangerFault(body.tenant, house) ??
       told(house, operator, { kind: 'erase_salts', tenant: body.tenant }, 'audit.erase_salts', body.tenant),
   }),
 ]

@@ -173,11 +173,17 @@ const COLUMNS = [
 const asLine = (line: ReconciliationLine) => ({ kind: 'day', ...line })
 const asDifference = ({ at, ...call }: ReconciliationDifference) => ({ kind: 'difference', day: at, ...call })
 
+/** A failure if there is no such tenant and none of its calls: the name is mistyped. */
+export const strangerFault = (name: string, house: OpsHouse): Failure | undefined =>
+  tenantOf(name, house) === undefined && !hasCalls(name, house)
+    ? new Failure('not_found', { says: `There is no tenant ${quoted(name)}, nor a call of it.`, param: 'tenant' })
+    : undefined
+
 const askedOf = (params: Readonly<Record<string, string>>, timezone: string | undefined, house: OpsHouse) => {
   const name = params['tenant'] ?? ''
   const tenant = tenantOf(name, house)
-  if (tenant === undefined && !hasCalls(name, house))
-    return new Failure('not_found', { says: `There is no tenant ${quoted(name)}, nor a call of it.`, param: 'tenant' })
+  const stranger = strangerFault(name, house)
+  if (stranger) return stranger
   const period = invoicePeriod(params['month'] ?? '', timezone ?? invoiceTimezone(tenant))
   return period instanceof Failure ? period : { name, period }
 }

@@ -2,6 +2,7 @@ import { and, desc, eq, gte, lt, sql } from 'drizzle-orm'
 import { Failure } from '../base/failure.ts'
 import { newId } from '../base/ids.ts'
 import { limits } from '../base/limits.ts'
+import { usd } from '../base/money.ts'
 import type { TenantIncrease } from '../config/budgets.ts'
 import type { Store } from './database.ts'
 import { budget_increases, type BudgetIncreaseRow, orders, type OrderRow } from './house-tables.ts'
@@ -36,7 +37,7 @@ export const placeOrder = (
     if (wanted.amount_nanodollars > left)
       return new Failure('field_invalid', {
         param: 'usd',
-        says: `usd: more than is left of the charge of ${wanted.call_id}: ${left} nanodollars can be refunded.`,
+        says: `usd: more than is left of the charge of ${wanted.call_id}: ${usd(left)} USD can be refunded.`,
       })
   }
   const order = store.drizzle

@@ -211,6 +211,7 @@ test('rotation: both keys sign one checkpoint, the new one signs on, old proofs 
 })
 
 test('salts of a tenant are erased: its rows prove as before, its bodies no more; then the house stops, and fsck is content', async () => {
+  expect((await house.admin('POST', 'audit/erase-salts', { tenant: 'demp' })).status).toBe(404)
   const erased = await house.admin('POST', 'audit/erase-salts', { tenant: 'demo' })
   expect(await erased.json()).toEqual({ erased: bodies.length + 1 })
   const text = await (await proof(ids[2]!)).text()
