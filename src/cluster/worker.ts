@@ -17,7 +17,7 @@ import { openShelf } from '../pipeline/idempotency-store.ts'
 import { hotPath } from '../pipeline/pipeline.ts'
 import { countRefusals } from '../pipeline/refusals.ts'
 import { openWatch } from '../pipeline/watch.ts'
-import { emptyKeyView, refreshKeys } from '../table/key-file.ts'
+import { openKeyView, refreshKeys } from '../table/key-file.ts'
 import { WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, workerF64, workerI32 } from '../table/table.ts'
 import { lengthenBacklog } from './backlog.ts'
@@ -102,7 +102,7 @@ const openHouse = (boot: Boot, journal: Journal, log: Log, openTransport: OpenTr
   return {
     worker: index,
     table,
-    keys: emptyKeyView(),
+    keys: openKeyView(files.keys, table),
     journal,
     metrics: openMetrics(table, index),
     watch: openWatch(tickMs),

@@ -1,6 +1,6 @@
 import { buildTenant, type Tenant } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
-import type { KeyRecord } from '../table/key-file.ts'
+import { keyBy, type KeyRecord } from '../table/key-file.ts'
 import { subjectOf } from '../table/table.ts'
 import { type Call, type Framed, type Identified, pass } from './call.ts'
 import { credential } from './credential.ts'
@@ -24,7 +24,7 @@ export const whoCalls = (
 ): { key: KeyRecord; tenant: Tenant } | Failure => {
   const secret = credential(headers)
   if (secret instanceof Failure) return secret
-  const key = house.keys.by_sha256.get(Bun.SHA256.hash(secret, 'hex'))
+  const key = keyBy(house.keys, Bun.SHA256.hash(secret, 'hex'))
   if (key === undefined) return new Failure('key_invalid')
   const fault = keyFault(key, now_ms)
   if (fault) return fault

@@ -50,9 +50,32 @@ export const appendKeys = (path: string, table: Table, keys: readonly KeyRecord[
 }
 
 /** A worker's view: by the hash of the secret. */
-export type KeyView = { readonly by_sha256: Map<string, KeyRecord>; read_bytes: number }
+export type KeyView = {
+  readonly by_sha256: Map<string, KeyRecord>
+  read_bytes: number
+  /** Reads what was appended; a view without it is filled by its owner alone. */
+  readonly refresh?: () => void
+}
 
 export const emptyKeyView = (): KeyView => ({ by_sha256: new Map(), read_bytes: 0 })
+
+/** A view of the file that can read on by itself. */
+export const openKeyView = (path: string, table: Table): KeyView => {
+  const view: KeyView = { ...emptyKeyView(), refresh: () => refreshKeys(view, path, table) }
+  return view
+}
+
+/** The key of a hash. One that is not known may have been made a moment ago: what was appended is read first. */
+export const keyBy = (view: KeyView, sha256: string): KeyRecord | undefined => {
+  const known = view.by_sha256.get(sha256)
+  if (known !== undefined || view.refresh === undefined) return known
+  try {
+    view.refresh()
+  } catch (cause) {
+    void cause // Clients hold every descriptor, so no file can be opened: the key is not known yet.
+  }
+  return view.by_sha256.get(sha256)
+}
 
 /** Reads what was appended since the last time; cheap when nothing was. A replaced file is read anew by a new worker. */
 export const refreshKeys = (view: KeyView, path: string, table: Table): void => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { readFileSync, renameSync } from 'node:fs'
-import { emptyKeyView, refreshKeys } from '../../src/table/key-file.ts'
+import { keyBy, openKeyView, refreshKeys } from '../../src/table/key-file.ts'
 import { NOW_MS, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
 
 setDefaultTimeout(60_000)
@@ -29,7 +29,10 @@ test('a key is shown once, reaches the workers, is listed without its secret, an
     revoked_at: null,
   })
 
-  const view = emptyKeyView()
+  const view = openKeyView(house.key_file_path, house.table)
+  // A worker that has not looked since takes the key at once.
+  expect(keyBy(view, Bun.SHA256.hash(key, 'hex'))?.id).toBe(shown.id)
+  expect(keyBy(view, 'no such hash')).toBeUndefined()
   const known = () => {
     refreshKeys(view, house.key_file_path, house.table)
     return view.by_sha256.get(Bun.SHA256.hash(key, 'hex'))
