@@ -44,6 +44,13 @@ const cell = (content, kind = '') => {
   return td
 }
 
+/** A name, cut where it is too long for its column; whole when one points at it. */
+const named = (text) => {
+  const td = cell(text, 'name')
+  td.title = text
+  return td
+}
+
 const bar = (share) => {
   const box = document.createElement('span')
   const fill = document.createElement('i')
@@ -119,7 +126,7 @@ const paint = (series) => {
   show('streams', number(sum(series, 'weir_worker_open_streams')))
   show('lag', seconds(sum(series, 'weir_accountant_lag_seconds')))
   const engines = grouped(series, 'weir_engine_', 'engine').map((engine) => [
-    cell(engine.name),
+    named(engine.name),
     engine.healthy ? cell('healthy', 'good') : cell(engine.cooling_seconds > 0 ? 'cooling' : 'on probation', 'warn'),
     cell(bar(engine.in_flight / engine.capacity)),
     cell(`${number(engine.in_flight)} / ${number(engine.capacity)}`, 'number'),
@@ -157,9 +164,9 @@ const calls = async () => {
   show('calls-note', '')
   const rows = (await answer.json()).data.map((call) => [
     cell(new Date(call.at).toLocaleTimeString()),
-    cell(call.tenant),
-    cell(call.model),
-    cell(call.engine),
+    named(call.tenant),
+    named(call.model),
+    named(call.engine),
     cell(String(call.status), call.status < 400 ? 'number' : 'number bad'),
     cell(call.ending, call.ending === 'whole' ? 'good' : 'warn'),
     cell(number(call.prompt_tokens), 'number'),
