@@ -22,6 +22,14 @@ export const planDescriptors = (config: Config, allowed: number): Descriptors =>
   }
 }
 
+/** The log line about them, which says what to do if they are too few. */
+export const descriptorsTold = (plan: Descriptors) => {
+  const few = plan.allowed < plan.needed
+  const says =
+    'raise the hard limit of open files (ulimit -Hn, LimitNOFILE) to what is needed, or lower server.in_flight_max'
+  return [few ? 'warn' : 'info', 'descriptors', { ...plan, ...(few && { says }) }] as const
+}
+
 /** The hard limit of this process on open files; a large number where the system does not say. */
 export const hardLimit = (): number => {
   try {

@@ -5,7 +5,7 @@ import { HEADER } from '../table/layout.ts'
 import { keptRates, restoreRates } from '../table/kept-rates.ts'
 import { createTable, type Table } from '../table/table.ts'
 import { type Child, spawnChild } from './child-process.ts'
-import { planDescriptors } from './descriptors.ts'
+import { descriptorsTold, planDescriptors } from './descriptors.ts'
 import { houseFiles, makeFolders, nextIncarnation } from './house-files.ts'
 import { type HouseLock, lockHouse } from './house-lock.ts'
 import type { HouseOptions } from './house-options.ts'
@@ -93,7 +93,7 @@ export class Supervisor {
   async #startAll(port: number, ops_port: number): Promise<{ port: number; ops: number }> {
     const { log, config, workers, spawner } = this.#options
     const descriptors = planDescriptors(config, this.#options.descriptors_max)
-    log(descriptors.allowed < descriptors.needed ? 'warn' : 'info', 'descriptors', { ...descriptors })
+    log(...descriptorsTold(descriptors))
     await this.#demoIfWanted(config)
     this.#announced = this.#served = this.#compose()
     this.#table.i32[HEADER.config_generation] = this.#generation

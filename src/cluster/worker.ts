@@ -24,6 +24,7 @@ import { lengthenBacklog } from './backlog.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 import { planDescriptors } from './descriptors.ts'
 import type { Boot } from './messages.ts'
+import { journalWatch } from './journal-watch.ts'
 import { drainWorker } from './worker-drain.ts'
 
 /** How often a worker beats, reads new keys and writes its gauges. */
@@ -60,10 +61,11 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
   })
   const server = app.server!
   if (!lengthenBacklog(server.port!)) log('info', 'backlog_not_lengthened')
+  const hasRoom = journalWatch(journal, log)
   const beat = setInterval(() => {
     table.f64[workerF64(index, WORKER.heartbeat_ms)] = nowMs()
     table.f64[workerF64(index, WORKER.loop_lag_ms)] = house.watch.lag_ms()
-    Atomics.store(table.i32, workerI32(index, WORKER.journal_full), journal.has_room() ? 0 : 1)
+    Atomics.store(table.i32, workerI32(index, WORKER.journal_full), hasRoom() ? 0 : 1)
     house.refusals.flush(nowMs())
     try {
       table.f64[workerF64(index, WORKER.rss_bytes)] = process.memoryUsage.rss()

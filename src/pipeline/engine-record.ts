@@ -10,6 +10,8 @@ import { promptDone } from './place.ts'
 /** Tokens for which the time to the first one counts: else an answer of one token would look like a slow engine. */
 const BEFORE_FIRST_TOKENS = 16
 
+const SAYS_CREDENTIAL = 'set the key of this engine in the configuration, then send SIGHUP'
+
 /** Writes what an attempt gave into the engine's record. What the client left, or was at fault itself, proves nothing. */
 export const judge = (call: Call, house: House, target: Target, outcome: Answer | Miss): void => {
   const { subject, name } = target.engine
@@ -31,7 +33,8 @@ export const judge = (call: Call, house: House, target: Target, outcome: Answer 
   else markFailed(house.table, subject, house.now(), outcome.retry_after_ms, benchKindOf(outcome.because))
   if (!outcome.verdict.next) return
   house.log('warn', 'engine_failed', { call_id: call.id, engine: name, because: outcome.because, cause: outcome.cause })
-  if (outcome.verdict.shown === 'credential') house.log('error', 'engine_refuses_our_credential', { engine: name })
+  if (outcome.verdict.shown === 'credential')
+    house.log('error', 'engine_refuses_our_credential', { engine: name, says: SAYS_CREDENTIAL })
 }
 
 /** Writes down that an engine broke off an answer that had begun. */

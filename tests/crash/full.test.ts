@@ -80,6 +80,8 @@ describe.skipIf(!mounted)('a data folder whose disk is full', () => {
     expect(refused!.status).toBe(503)
     expect(JSON.parse(refused!.text).error.code).toBe('journal_full')
     expect(house.logged('posting_postponed').length).toBeGreaterThan(0)
+    await eventually(() => house.logged('journal_full').length > 0)
+    expect(house.logged('journal_cannot_grow')[0]).toMatchObject({ level: 'warn', process: 'worker-0' })
     const before = engine.requests.length
     const again = await house.post('/v1/chat/completions', marked('refused', false), key)
     expect(again.status).toBe(503)
@@ -107,6 +109,7 @@ describe.skipIf(!mounted)('a data folder whose disk is full', () => {
     )
     expect(house.rows().length).toBe(engine.requests.length)
     await eventually(async () => (await fetch(`${house.ops_url}/ready`)).status === 200, 5_000)
+    await eventually(() => house.logged('journal_well').length > 0)
     expect(house.logged('process_died')).toEqual([])
     expect(await house.stop()).toBe(0)
   })
