@@ -1,3 +1,4 @@
+import { usd } from '../base/money.ts'
 import { type CheckedNote, Difference, type PublicKey, readNote, readPublicKey, signersOf } from './check-note.ts'
 import { hashLeaf, sameBytes } from './hash.ts'
 import { consistencyFault, inclusionFault } from './verify.ts'
@@ -80,7 +81,7 @@ const checkInvoice = (invoice: Json, lines: readonly CheckedLine[]): string => {
     throw new Difference(`the invoice says ${String(calls)} calls and has ${lines.length} lines`)
   if (String(charge_nanodollars) !== sum.toString())
     throw new Difference(`the invoice says ${String(charge_nanodollars)} nanodollars, and its lines make ${sum}`)
-  return `invoice of ${String(tenant)}, ${iso(Number(from_ms))} to ${iso(Number(to_ms))}: ${lines.length} calls, ${sum} nanodollars, every line in the log`
+  return `invoice of ${String(tenant)}, ${iso(Number(from_ms))} to ${iso(Number(to_ms))}: ${lines.length} calls, ${usd(sum)} USD of charges, every line in the log`
 }
 
 const checkConsistencyFile = (proof: Json, trust: Trust): Proved => {
@@ -164,8 +165,14 @@ const nameOf = (leaf: Uint8Array, nth: number): string => {
 
 const about = (leaf: Json): string =>
   leaf['type'] === 'call'
-    ? `call ${String(leaf['id'])} of ${String(leaf['tenant'])}, ${iso(Number(leaf['at_ms']))}, ${String(leaf['model'])}, ${String(leaf['prompt_tokens'])} + ${String(leaf['completion_tokens'])} tokens, ${String(leaf['charge_nanodollars'])} nanodollars`
+    ? `call ${String(leaf['id'])} of ${String(leaf['tenant'])}, ${iso(Number(leaf['at_ms']))}, ${String(leaf['model'])}, ${String(leaf['prompt_tokens'])} + ${String(leaf['completion_tokens'])} tokens, ${charged(leaf['charge_nanodollars'])}`
     : `a leaf of type ${String(leaf['type'])}`
+
+const charged = (nanodollars: unknown): string => {
+  if (nanodollars === null) return 'without a price'
+  const text = String(nanodollars)
+  return /^-?\d{1,30}$/.test(text) ? `${usd(BigInt(text))} USD` : `${text} nanodollars`
+}
 
 const iso = (at_ms: number): string => (Math.abs(at_ms) <= 8.64e15 ? new Date(at_ms).toISOString() : String(at_ms))
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { usd } from '../../src/base/money.ts'
 import { checkProof } from '../../src/audit/bundle-check.ts'
 import { openLogReader, type SharedLogReader } from '../../src/audit/read-side.ts'
 import { verifyPage } from '../../src/dashboard/verify-page.ts'
@@ -65,7 +66,7 @@ test('every line of an invoice is proved, and the sum is theirs', () => {
   expect(whole.invoice.calls).toBe(133)
   expect(whole.lines).toHaveLength(133)
   const { says } = checkProof(JSON.stringify(whole), trust)
-  expect(says.at(-1)).toContain(`133 calls, ${whole.invoice.charge_nanodollars} nanodollars`)
+  expect(says.at(-1)).toContain(`133 calls, ${usd(BigInt(whole.invoice.charge_nanodollars))} USD of charges`)
   expect(BigInt(whole.invoice.charge_nanodollars)).toBe(
     whole.lines.reduce(
       (sum: bigint, _: unknown, nth: number) => sum + BigInt(leafOf(whole, nth).charge_nanodollars),
