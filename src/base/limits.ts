@@ -24,6 +24,8 @@ export const limits = {
   text_bytes_max: 4 * 1024,
   /** One of the client's own names: model, end user, session. */
   name_bytes_max: 256,
+  /** A secret that somebody chose: shorter ones can be guessed. */
+  secret_characters_min: 16,
   /** Engines tried in one call. */
   attempts_max: 3,
   /** Rows in one answer of the admin API. */

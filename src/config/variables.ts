@@ -1,3 +1,4 @@
+import { limits } from '../base/limits.ts'
 import { type FaultList, join, nearest } from './faults.ts'
 import { type Environment, variable } from './interpolate.ts'
 import { secretFault } from './validate.ts'
@@ -53,7 +54,7 @@ export const overrides = (env: Environment, flags: Flags): Overrides => {
 
 /**
  * Adds every variable `WEIR_…` that neither Weir knows nor the file refers to, and every secret among the known ones
- * that no header could carry.
+ * that no header could carry or anybody could guess.
  */
 export const checkVariables = (env: Environment, referenced: ReadonlySet<string>, faults: FaultList): void => {
   for (const name of Object.keys(env).sort()) {
@@ -64,9 +65,21 @@ export const checkVariables = (env: Environment, referenced: ReadonlySet<string>
     faults.add(name, 'is not a variable of Weir', allowed)
   }
   for (const name of SECRETS) {
-    const found = secretFault(variable(env, name) ?? '')
-    if (found !== undefined) faults.add(name, found, 'allowed: printable ASCII')
+    const secret = variable(env, name)
+    const found = secret === undefined ? undefined : (secretFault(secret) ?? weakness(secret))
+    if (found !== undefined)
+      faults.add(
+        name,
+        found,
+        `allowed: printable ASCII without comma, at least ${limits.secret_characters_min} characters`,
+      )
   }
+}
+
+/** Why a secret is no key: it can be guessed, or a header that holds it would look like two. */
+const weakness = (secret: string): string | undefined => {
+  if (secret.length < limits.secret_characters_min) return `has ${secret.length} characters`
+  return secret.includes(',') ? 'holds a comma' : undefined
 }
 
 /** Kubernetes puts `WEIR_SERVICE_HOST`, `WEIR_PORT=tcp://…` and more into every pod beside a Service named weir. */

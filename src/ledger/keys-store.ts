@@ -28,7 +28,6 @@ export type NewKey = {
   readonly secret?: string
 }
 
-const SECRET_CHARACTERS_MIN = 16
 /** Shown characters of a secret: the rest of a generated one still has more than 200 random bits. */
 const PREFIX_CHARACTERS = 10
 
@@ -39,10 +38,10 @@ export const createKey = (
   now_ms: number,
 ): { readonly key: StoredKey; readonly secret: string } | Failure => {
   const secret = wanted.secret ?? newSecret()
-  if (secret.length < SECRET_CHARACTERS_MIN)
+  if (secret.length < limits.secret_characters_min)
     return new Failure('field_invalid', {
       param: 'secret',
-      says: `secret has ${secret.length} characters, needs ${SECRET_CHARACTERS_MIN}.`,
+      says: `secret has ${secret.length} characters, needs ${limits.secret_characters_min}.`,
     })
   const row: KeyRow = {
     id: newId('key'),

@@ -395,14 +395,26 @@ describe('variables and flags', () => {
     [
       { WEIR_ADMIN_TOKEN: 'a\nb' },
       {},
-      ['WEIR_ADMIN_TOKEN: holds a control character (U+000A at position 2); allowed: printable ASCII'],
+      [
+        'WEIR_ADMIN_TOKEN: holds a control character (U+000A at position 2); allowed: printable ASCII without comma, at least 16 characters',
+      ],
     ],
     [
       { WEIR_DEMO_KEY: 'ключ' },
       {},
-      ['WEIR_DEMO_KEY: holds a character outside ASCII (U+043A at position 1); allowed: printable ASCII'],
+      [
+        'WEIR_DEMO_KEY: holds a character outside ASCII (U+043A at position 1); allowed: printable ASCII without comma, at least 16 characters',
+      ],
     ],
-    [{ WEIR_DEMO_KEY: ' k\r\n', WEIR_ADMIN_TOKEN: 't', WEIR_URL: 'http://h' }, {}, []],
+    [
+      { WEIR_ADMIN_TOKEN: 'guess-me', WEIR_DEMO_KEY: 'one-key,another-key' },
+      {},
+      [
+        'WEIR_DEMO_KEY: holds a comma; allowed: printable ASCII without comma, at least 16 characters',
+        'WEIR_ADMIN_TOKEN: has 8 characters; allowed: printable ASCII without comma, at least 16 characters',
+      ],
+    ],
+    [{ WEIR_DEMO_KEY: ' a-key-of-the-demo\r\n', WEIR_ADMIN_TOKEN: 'sixteen-letters-', WEIR_URL: 'http://h' }, {}, []],
     // What Kubernetes sets beside a Service named weir, and what another program sets.
     [
       {
