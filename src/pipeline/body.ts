@@ -148,7 +148,7 @@ export const parseBody = (bytes: Uint8Array, needs_model: boolean): Body | Failu
   for (const [name, allowed] of CHECKS) {
     const range = values[name]
     if (range !== undefined && needs_model && !allowed.includes(range.type))
-      return invalid(name, range.type, allowed.join(' or '))
+      return invalid(name, range.type, [...new Set(allowed.map(article))].join(' or '))
   }
   const [completion_max, older_max] = [values.max_completion_tokens, values.max_tokens].map((range) =>
     readInteger(bytes, range),

@@ -126,6 +126,14 @@ test.each([
   expect(parseBody(Buffer.from(text), true)).toMatchObject(wanted)
 })
 
+test.each([
+  ['{"model":"m","messages":"x"}', '"messages" is a string; it must be an array.'],
+  ['{"model":"m","stream":"yes"}', '"stream" is a string; it must be a boolean or null.'],
+  ['{"model":"m","max_tokens":[]}', '"max_tokens" is an array; it must be a number or null.'],
+] as const)('%s is refused in words', (text, says) => {
+  expect(parseBody(Buffer.from(text), true)).toMatchObject({ code: 'field_invalid', detail: { says } })
+})
+
 test('property: any bytes give a body or a failure, and never an exception', () => {
   const parts = [
     '{',
