@@ -104,7 +104,7 @@ export const CALL_ROUTES: readonly AdminRoute[] = [
       const call = oneCall(ledger_reader, id)
       if (call === undefined)
         return new Failure('not_found', {
-          says: `The ledger has no call ${quoted(id)}; a call is posted within about a second of its end.`,
+          says: `The ledger has no call ${quoted(id)}; a call is posted within about a second of its end; of one that was refused /admin/calls/{id}/explain may tell.`,
         })
       const entries = call.entries.map(({ at_ms, amount_nanodollars, call_id: _call, ...entry }) => ({
         ...entry,
