@@ -50,6 +50,5 @@ for (const [name, json] of [
   })
 
 test('what is no JSON is none', () => {
-  for (const text of ['<html>', '}', '{"a" 1', '['.repeat(2_000)])
-    expect(closeJson(Buffer.from(text))).toBeUndefined()
+  for (const text of ['<html>', '}', '{"a" 1', '['.repeat(2_000)]) expect(closeJson(Buffer.from(text))).toBeUndefined()
 })
