@@ -30,6 +30,9 @@ export class TableField implements Field {
   readonly #subjects: Subject[] = []
   readonly #calls: number[] = []
   readonly #weights: number[] = []
+  /** The averages of the field, read once for each choice. */
+  readonly #latencies_ms: number[] = []
+  readonly #token_times_ms: number[] = []
   #now_ms = 0
   /** The least known averages of the field; negative while nobody has asked for them. */
   #latency_ms_min = -1
@@ -96,8 +99,8 @@ export class TableField implements Field {
   }
 
   latencyMs(at: number): number {
-    const subject = this.#subjects[at]!
-    return latencyMs(this.#table, subject, this.#now_ms) || tokenMs(this.#table, subject, this.#now_ms)
+    if (this.#latency_ms_min < 0) this.#measure()
+    return this.#latencies_ms[at]! || this.#token_times_ms[at]!
   }
 
   silentMs(at: number): number {
@@ -127,9 +130,8 @@ export class TableField implements Field {
    */
   #slowness(at: number): number {
     if (this.#latency_ms_min < 0) this.#measure()
-    const subject = this.#subjects[at]!
-    const latency_ms = latencyMs(this.#table, subject, this.#now_ms)
-    const token_ms = tokenMs(this.#table, subject, this.#now_ms)
+    const latency_ms = this.#latencies_ms[at]!
+    const token_ms = this.#token_times_ms[at]!
     if (latency_ms === 0 && token_ms === 0) return this.#calls[at]! > 0 && this.#some_known ? UNPROVEN_SLOWNESS : 1
     const ratio = Math.max(1, latency_ms / this.#latency_ms_min, token_ms / this.#token_ms_min)
     return ratio <= CHANCE_SLOWNESS ? Math.sqrt(ratio) : ratio ** 2 / CHANCE_SLOWNESS ** 1.5
@@ -142,6 +144,8 @@ export class TableField implements Field {
       const subject = this.#subjects[at]!
       const latency_ms = latencyMs(this.#table, subject, this.#now_ms)
       const token_ms = tokenMs(this.#table, subject, this.#now_ms)
+      this.#latencies_ms[at] = latency_ms
+      this.#token_times_ms[at] = token_ms
       if (latency_ms > 0 && latency_ms < latency_ms_min) latency_ms_min = latency_ms
       if (token_ms > 0 && token_ms < token_ms_min) token_ms_min = token_ms
     }
