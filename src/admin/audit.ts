@@ -4,7 +4,7 @@ import { parseTilePath } from '../audit/tiles.ts'
 import { consistencyJson, inclusionJson } from '../audit/wire.ts'
 import { Failure } from '../base/failure.ts'
 import type { OpsHouse } from './port.ts'
-import { type AdminRoute, type Answer, adminRoute } from './route.ts'
+import { type AdminRoute, type Answer, adminRoute, openRoute } from './route.ts'
 
 const closed = { additionalProperties: false } as const
 const size = (description: string) => Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description })
@@ -14,29 +14,32 @@ const NOTE = `weir.example.com/log\n42\n${HASH}\n\n— weir.example.com/log 1lep
 const KEY = 'weir.example.com/log+d657a921+AXV1dXV1dXV1dXV1dXV1dXV1dXV1dXV1dXV1dXV1dXV1'
 
 const tile = (path: string): AdminRoute =>
-  adminRoute({
-    method: 'GET',
-    path: `/audit/tile/${path}`,
-    tag: 'audit',
-    summary: 'A tile of hashes, or a bundle of entries',
-    description:
-      'C2SP tlog-tiles, for log monitors: `tile/LEVEL/NUMBER`, `tile/entries/NUMBER`, a partial one ending in `.p/WIDTH`.',
-    answers: 'application/octet-stream',
-    example: '32 bytes a hash',
-    failures: ['not_found'],
-    run: ({ params }, { audit }) => {
-      const steps = path.split('/').map((step) => params[step.slice(1)] ?? '')
-      const asked = parseTilePath(`tile/${steps.join('/')}`)
-      if (asked === undefined) return new Failure('not_found', { says: 'No tile has such an address.' })
-      const reader = audit.reader()
-      const bytes = reader instanceof Failure ? reader : reader.tile(asked)
-      return bytes instanceof Failure ? bytes : { body: bytes, type: 'application/octet-stream' }
+  openRoute(
+    {
+      method: 'GET',
+      path: `/audit/tile/${path}`,
+      tag: 'audit',
+      summary: 'A tile of hashes, or a bundle of entries',
+      description:
+        'C2SP tlog-tiles, for log monitors: `tile/LEVEL/NUMBER`, `tile/entries/NUMBER`, a partial one ending in `.p/WIDTH`.',
+      answers: 'application/octet-stream',
+      example: '32 bytes a hash',
+      failures: ['not_found'],
+      run: ({ params }, { audit }) => {
+        const steps = path.split('/').map((step) => params[step.slice(1)] ?? '')
+        const asked = parseTilePath(`tile/${steps.join('/')}`)
+        if (asked === undefined) return new Failure('not_found', { says: 'No tile has such an address.' })
+        const reader = audit.reader()
+        const bytes = reader instanceof Failure ? reader : reader.tile(asked)
+        return bytes instanceof Failure ? bytes : { body: bytes, type: 'application/octet-stream' }
+      },
     },
-  })
+    ({ level }) => level !== 'entries',
+  )
 
 /** The Merkle log: what anyone needs who checks the ledger. */
 export const AUDIT_ROUTES: readonly AdminRoute[] = [
-  adminRoute({
+  openRoute({
     method: 'GET',
     path: '/audit/checkpoint',
     tag: 'audit',
@@ -77,7 +80,7 @@ export const AUDIT_ROUTES: readonly AdminRoute[] = [
       return { json: { index, leaf_hash: hashLeaf(leaf).toBase64(), leaf: leaf.toBase64(), entry } }
     },
   }),
-  adminRoute({
+  openRoute({
     method: 'GET',
     path: '/audit/inclusion',
     tag: 'audit',
@@ -95,7 +98,7 @@ export const AUDIT_ROUTES: readonly AdminRoute[] = [
         return claim instanceof Failure ? claim : { json: inclusionJson(claim) }
       }),
   }),
-  adminRoute({
+  openRoute({
     method: 'GET',
     path: '/audit/consistency',
     tag: 'audit',
@@ -120,7 +123,7 @@ export const AUDIT_ROUTES: readonly AdminRoute[] = [
         return { json: { ...consistencyJson(claim), ...signed } }
       }),
   }),
-  adminRoute({
+  openRoute({
     method: 'GET',
     path: '/audit/public-key',
     tag: 'audit',

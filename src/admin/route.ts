@@ -42,6 +42,12 @@ export type AdminRoute = {
     params: Readonly<Record<string, string>>,
     house: OpsHouse,
   ) => Promise<Answer | Failure>
+  /** The same for anyone, without an operator, where `audit.public` allows that; undefined if these parts are not for anyone. */
+  readonly serveAnyone?: (
+    request: Request,
+    params: Readonly<Record<string, string>>,
+    house: OpsHouse,
+  ) => Promise<Answer | Failure> | undefined
 }
 
 type Spec<Query extends TSchema, Body extends TSchema> = Omit<
@@ -80,6 +86,29 @@ export const adminRoute = <
       if (body instanceof Failure) return body
       return await run({ operator, params, query: query as Static<Query>, body: body as Static<Body> }, house)
     },
+  }
+}
+
+/**
+ * A route that reads and needs no operator, so that it can be opened to anyone; `may` says for which parts of its
+ * address. It is given no operator in any case.
+ */
+export const openRoute = <Query extends TSchema = ReturnType<typeof nothing>>(
+  spec: Omit<Spec<Query, ReturnType<typeof nothing>>, 'run' | 'body'> & {
+    readonly run: (
+      asked: Pick<Asked<Static<Query>, never>, 'params' | 'query'>,
+      house: OpsHouse,
+    ) => Answer | Failure | Promise<Answer | Failure>
+  },
+  may: (params: Readonly<Record<string, string>>) => boolean = () => true,
+): AdminRoute => {
+  const answer = async (request: Request, params: Readonly<Record<string, string>>, house: OpsHouse) => {
+    const query = readQuery(new URL(request.url), spec.query ?? nothing())
+    return query instanceof Failure ? query : await spec.run({ params, query: query as Static<Query> }, house)
+  }
+  return {
+    ...adminRoute(spec),
+    serveAnyone: (request, params, house) => (may(params) ? answer(request, params, house) : undefined),
   }
 }
 

@@ -13,6 +13,11 @@ export const Audit = Type.Object(
           'Name of the log in its checkpoints, for ever; weir.local/ and a random id if absent. It cannot change once the log exists.',
       }),
     ),
+    public: Type.Boolean({
+      default: false,
+      description:
+        'Checkpoint, public key, proofs and tiles of hashes are shown without the admin token, as log monitors and auditors expect. Entries are rows of the ledger and never are.',
+    }),
     witness: Type.Optional(
       Type.Object(
         {

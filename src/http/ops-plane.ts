@@ -4,7 +4,7 @@ import { ADMIN_BODY_BYTES_MAX } from '../admin/input.ts'
 import { houseView, missing } from '../admin/machine.ts'
 import { authenticate } from '../admin/operator.ts'
 import type { OpsHouse } from '../admin/port.ts'
-import type { AdminRoute } from '../admin/route.ts'
+import type { AdminRoute, Answer } from '../admin/route.ts'
 import { ADMIN_ROUTES } from '../admin/routes.ts'
 import { Failure } from '../base/failure.ts'
 import { DASHBOARD } from '../dashboard/page.ts'
@@ -35,19 +35,26 @@ export const opsPlane = (house: OpsHouse): Elysia => {
   return app
 }
 
-/** The one door: who has no operator's token meets no handler, and learns nothing of what stands behind. */
+/** The one door: who has no operator's token meets no handler, and learns nothing of what stands behind, but for what `audit.public` opens. */
 const guarded = async (
   route: AdminRoute,
   request: Request,
   params: Readonly<Record<string, string>> | undefined,
   house: OpsHouse,
 ): Promise<Response> => {
+  const parts = params ?? {}
+  const is_url = URL.canParse(request.url)
+  const open = is_url && house.catalogue().config.audit.public && route.serveAnyone?.(request, parts, house)
+  if (open) return rendered(await open, route.status)
   const operator = authenticate(request.headers, house.admin_token_sha256)
   if (operator instanceof Failure) return renderFailure(operator)
-  if (!URL.canParse(request.url)) return renderFailure(new Failure('header_invalid', { param: 'host' }))
-  const answer = await route.serve(operator, request, params ?? {}, house)
+  if (!is_url) return renderFailure(new Failure('header_invalid', { param: 'host' }))
+  return rendered(await route.serve(operator, request, parts, house), route.status)
+}
+
+const rendered = (answer: Answer | Failure, usual_status: number): Response => {
   if (answer instanceof Failure) return renderFailure(answer)
-  const status = answer.status ?? route.status
+  const status = answer.status ?? usual_status
   if ('json' in answer) return Response.json(answer.json, { status, headers: PRIVATE_HEADERS })
   const body = typeof answer.body === 'string' ? answer.body : new Uint8Array(answer.body)
   return new Response(body, { status, headers: { ...PRIVATE_HEADERS, 'content-type': answer.type } })

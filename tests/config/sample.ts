@@ -32,6 +32,7 @@ export const sample = () => ({
   ledger: { durability: 'strict', sync_ms: 5, journal_keep_ms: 6 },
   audit: {
     origin: 'weir.example/log',
+    public: true,
     witness: { url: 'https://witness.example/add-checkpoint', key: `w+01234567+${'A'.repeat(44)}` },
   },
   idempotency: { keep_ms: 86400001, entries_max: 14, bytes_max: 65537, answer_bytes_max: 2000 },

@@ -82,6 +82,31 @@ test.each([
   expect(answer).not.toContain('key_0')
 })
 
+test('audit.public opens what anyone may see of the log, and nothing that shows a row', async () => {
+  const open = openOpsHouse('audit: { public: true }\n')
+  try {
+    const reached: string[] = []
+    for (const { method, path } of ADMIN_ROUTES) {
+      const response = await fetch(`${open.url}${filled(path)}`, { method, ...(method === 'POST' && { body: '{}' }) })
+      if (response.status !== 401) reached.push(`${method} ${path}`)
+    }
+    expect(reached.toSorted()).toEqual([
+      'GET /audit/checkpoint',
+      'GET /audit/consistency',
+      'GET /audit/inclusion',
+      'GET /audit/public-key',
+      'GET /audit/tile/:level/:one',
+      'GET /audit/tile/:level/:one/:two',
+      'GET /audit/tile/:level/:one/:two/:three',
+      'GET /audit/tile/:level/:one/:two/:three/:four',
+    ])
+    for (const path of ['/audit/tile/entries/000', '/audit/entries/0', '/audit/tile/%65ntries/000'])
+      expect([path, (await fetch(`${open.url}${path}`)).status]).toEqual([path, 401])
+  } finally {
+    open.close()
+  }
+})
+
 test('the token opens every admin address', async () => {
   for (const { method, path } of ADMIN_ROUTES) {
     const { status } = await house.ask(method, filled(path), method === 'POST' ? {} : undefined)
