@@ -129,7 +129,7 @@ export const Model = Type.Object(
       1,
       10_000_000,
       4_096,
-      'Completion tokens that are held, and written into a request that names none, where a budget or a token limit applies.',
+      'Completion tokens that are held, and written into a request that names none, where a budget or a token limit applies; fewer where a token limit allows only fewer in a whole minute.',
     ),
     price: Type.Optional(Price),
     price_changes: Type.Array(PriceChange, {

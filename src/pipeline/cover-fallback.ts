@@ -18,7 +18,8 @@ export const coverFallback = (call: Call, house: House, fallback: Model): boolea
   const held = call.held ?? NOTHING_HELD
   if (held.of_models.some((one) => one.model === fallback.name)) return true
   const price = priceAt(fallback, call.received_at_ms)
-  const completion = completionTokensMax(known, model.config.ceiling_tokens)
+  const ceiling = held.ceiling_tokens ?? model.config.ceiling_tokens
+  const completion = completionTokensMax(known, ceiling)
   const nanodollars =
     price === undefined ? 0n : worstNanodollars(price, promptTokensMax(known), completion, call.images)
   const more = nanodollars > held.nanodollars ? nanodollars - held.nanodollars : 0n
@@ -36,8 +37,7 @@ export const coverFallback = (call: Call, house: House, fallback: Model): boolea
     ...held,
     nanodollars: held.nanodollars + more,
     of_models: [...held.of_models, { model: fallback.name, budgets: own, nanodollars }],
-    ceiling_tokens:
-      bounded && completion > 0 && body.tokens_max === undefined ? model.config.ceiling_tokens : held.ceiling_tokens,
+    ceiling_tokens: bounded && completion > 0 && body.tokens_max === undefined ? ceiling : held.ceiling_tokens,
   }
   return true
 }

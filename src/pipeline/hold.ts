@@ -33,12 +33,13 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   if (rates instanceof Failure) return rates
   if (budgets.length === 0 && rates.length === 0) return undefined
   const { body, model } = call
-  const completion = completionTokensMax(call, model.config.ceiling_tokens)
   const prompt = promptTokensMax(call)
+  const ceiling = ceilingOf(call, rates, prompt)
+  const completion = completionTokensMax(call, ceiling)
   const price = priceAt(model, call.received_at_ms)
   const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion, call.images)
   const tokens = prompt + completion
-  const over = takeTokens(call, house, rates, tokens)
+  const over = takeTokens(call, house, rates, tokens, prompt)
   if (over) return over
   const claims = claimBudgets(call, house, budgets, nanodollars)
   if (claims instanceof Failure) {
@@ -52,9 +53,19 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     of_models: [{ model: model.name, budgets: claims.slice(0, own), nanodollars }],
     rates,
     tokens,
-    ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : model.config.ceiling_tokens,
+    ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : ceiling,
   }
   return undefined
+}
+
+/** The ceiling of answers whose client set none: the model's, or what the tightest token limit allows in a whole minute. */
+const ceilingOf = (call: Known, rates: readonly RateClaim[], prompt: number): number => {
+  const { ceiling_tokens } = call.model.config
+  const answers = completionTokensMax(call, 1)
+  if (rates.length === 0 || answers === 0 || call.body.tokens_max !== undefined) return ceiling_tokens
+  const least = Math.min(...rates.map(({ per_minute }) => per_minute))
+  const fits = Math.floor((least - prompt) / answers)
+  return fits < 1 ? ceiling_tokens : Math.min(ceiling_tokens, fits)
 }
 
 /**
@@ -122,16 +133,26 @@ const tokenClaims = (call: Known, house: House): RateClaim[] | Failure => {
   return fits ? claims : new Failure('table_full', { retry_after_s: 60 })
 }
 
-const takeTokens = (call: Call, house: House, rates: readonly RateClaim[], tokens: number): Failure | undefined => {
+const takeTokens = (
+  call: Call,
+  house: House,
+  rates: readonly RateClaim[],
+  tokens: number,
+  prompt: number,
+): Failure | undefined => {
   if (rates.length === 0) return undefined
   const { refused, states } = holdTokens(house.table, house.worker, rates, tokens, house.now())
   call.token_rate = states.reduce((tight, state) => (state.remaining < tight.remaining ? state : tight))
   if (refused < 0) return undefined
   const state = states[refused]!
-  const never =
-    tokens > state.limit ? ` The call may use ${tokens}, more than a whole minute’s: set a smaller max_tokens.` : ''
+  const says =
+    tokens <= state.limit
+      ? `The limit of ${state.limit} tokens a minute is used up.`
+      : `The call may use ${tokens} tokens, more than the limit of ${state.limit} allows in a whole minute. Waiting does not help: ${
+          prompt < state.limit ? 'set a smaller max_tokens' : `the prompt alone may be ${prompt} tokens, send less`
+        }.`
   return new Failure('rate_exceeded', {
-    says: `The limit of ${state.limit} tokens a minute is used up.${never}`,
+    says,
     retry_after_s: state.retry_after_ms / 1000,
     headers: rateHeaders(call.rate, state),
   })

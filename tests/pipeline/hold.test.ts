@@ -97,3 +97,33 @@ test('a call whose window is long over when it comes to hold is held in the wind
   expect(take(early)).toBeUndefined()
   expect(early.received_at_ms).toBe(clock_ms)
 })
+
+test('a call that sets no bound gets what a whole minute allows, so a small token limit locks nobody out', () => {
+  const open = callOf(1, '')
+  open.body = { ...open.body!, tokens_max: undefined, tokens_most: 0 }
+  const prompt = open.body.bytes.length + 256
+  open.tenant = { ...open.tenant!, config: { ...open.tenant!.config, limits: { tokens_per_minute: prompt + 700 } } }
+  expect(take(open)).toBeUndefined()
+  expect([open.held!.tokens, open.held!.ceiling_tokens]).toEqual([prompt + 700, 700])
+  settleHold(open, house, 0n, 0)
+})
+
+test.each([
+  {
+    why: 'the answer',
+    limit: (prompt: number) => prompt + 10,
+    says: 'Waiting does not help: set a smaller max_tokens.',
+  },
+  {
+    why: 'the prompt alone',
+    limit: () => 20,
+    says: /Waiting does not help: the prompt alone may be \d+ tokens, send less\.$/,
+  },
+])('beyond a whole minute by $why: the refusal says that waiting does not help', ({ limit, says }) => {
+  const call = callOf(100, '')
+  const tokens_per_minute = limit(call.body!.bytes.length + 256)
+  call.tenant = { ...call.tenant!, config: { ...call.tenant!.config, limits: { tokens_per_minute } } }
+  const refused = take(call)
+  expect(refused!.code).toBe('rate_exceeded')
+  expect(refused!.detail.says).toMatch(says)
+})
