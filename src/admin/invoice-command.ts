@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { openAuditView } from './audit-view.ts'
+import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { fileOf, openReader, type Store } from '../ledger/database.ts'
 import { invoiceCsv } from '../ledger/invoice-csv.ts'
@@ -73,7 +74,7 @@ const fromFolder = async (wanted: Wanted, data: string): Promise<string> => {
     const period = invoicePeriod(wanted.month, wanted.timezone ?? invoiceTimezone(made))
     if (period instanceof Failure) throw new UsageFault(period.detail.says ?? period.code)
     if (wanted.proofs) return proofsOf(ledger, wanted.tenant, period, data)
-    const invoice = await makeInvoice(ledger, wanted.tenant, period)
+    const invoice = await makeInvoice(ledger, wanted.tenant, period, nowMs())
     return wanted.format === 'csv' ? invoiceCsv(invoice) : JSON.stringify(invoice, null, 2)
   } finally {
     ledger.sqlite.close()

@@ -37,6 +37,8 @@ const INVOICE_EXAMPLE: Invoice = {
   timezone: 'UTC',
   from: '2026-01-01T00:00:00.000Z',
   to: '2026-02-01T00:00:00.000Z',
+  state: 'closed',
+  issued_at: '2026-02-03T09:00:00.000Z',
   currency: 'USD',
   lines: [
     {
@@ -77,7 +79,7 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
     tag: 'finance',
     summary: 'The invoice of a tenant for a month, as JSON or CSV',
     description:
-      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged; grants are listed and not part of the total.',
+      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged; grants are listed and not part of the total. `state` is open while the month is not over.',
     query: Type.Object({ format: FORMAT, timezone: TIMEZONE }, closed),
     example: INVOICE_EXAMPLE,
     failures: ['not_found'],
@@ -85,7 +87,7 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
       const asked = askedOf(params, query.timezone, house)
       if (asked instanceof Failure) return asked
       const { name, period } = asked
-      const invoice = await makeInvoice(house.ledger_reader, name, period)
+      const invoice = await makeInvoice(house.ledger_reader, name, period, house.now())
       return query.format === 'csv' ? { body: invoiceCsv(invoice), type: CSV } : { json: invoice }
     },
   }),

@@ -36,7 +36,7 @@ const COLUMNS = [
 
 /**
  * An invoice as one table: `usage` lines, `unpriced` ones without an amount, `refund` and `adjustment` lines as they
- * change what is owed (a refund is below 0), the `total`, and below it the `grant` lines, which it leaves out. The column
+ * change what is owed (a refund is below 0), the `total`, whose reason says so if the month is not over, and below it the `grant` lines, which it leaves out. The column
  * `usd` of the lines above the total sums to it.
  */
 export const invoiceCsv = (invoice: Invoice): string => {
@@ -48,7 +48,13 @@ export const invoiceCsv = (invoice: Invoice): string => {
     ...unpriced.map((line) => ({ kind: 'unpriced', ...line })),
     ...orders('refund', refunds, negated),
     ...orders('adjustment', adjustments, negated),
-    { kind: 'total', day: invoice.month, calls: totals.calls + totals.unpriced_calls, usd: totals.total_usd },
+    {
+      kind: 'total',
+      day: invoice.month,
+      calls: totals.calls + totals.unpriced_calls,
+      usd: totals.total_usd,
+      reason: invoice.state === 'open' ? `the month is not over: as of ${invoice.issued_at}` : '',
+    },
     ...orders('grant', grants, (usd) => usd),
   ])
 }

@@ -33,6 +33,9 @@ export type Invoice = {
   readonly timezone: string
   readonly from: string
   readonly to: string
+  /** `open` while the month is not over: what it comes to may still change. */
+  readonly state: 'open' | 'closed'
+  readonly issued_at: string
   readonly currency: 'USD'
   readonly lines: readonly InvoiceLine[]
   readonly unpriced: readonly Omit<InvoiceLine, 'charge_usd' | 'price_version'>[]
@@ -86,7 +89,12 @@ export const invoicePeriod = (month: string, timezone: string): InvoicePeriod | 
 }
 
 /** Makes an invoice. Yields between days, so that a process that does more than this is not held up. */
-export const makeInvoice = async (store: Store, tenant: string, period: InvoicePeriod): Promise<Invoice> => {
+export const makeInvoice = async (
+  store: Store,
+  tenant: string,
+  period: InvoicePeriod,
+  now_ms: number,
+): Promise<Invoice> => {
   const { month, timezone, from_ms, to_ms } = period
   const sums: { day: string; sum: UsageSum }[] = []
   for (let at_ms = from_ms; at_ms < to_ms;) {
@@ -108,6 +116,8 @@ export const makeInvoice = async (store: Store, tenant: string, period: InvoiceP
     timezone,
     from: isoOf(from_ms),
     to: isoOf(to_ms),
+    state: now_ms < to_ms ? 'open' : 'closed',
+    issued_at: isoOf(Math.floor(now_ms)),
     currency: 'USD',
     lines: priced.map(({ day, sum: { charge_nanodollars, unpriced: _, ...sum } }) => ({
       day,

@@ -294,3 +294,22 @@ describe('reconciliation', () => {
     ).toEqual(['kind', 'day', 'day', 'day', 'difference'])
   })
 })
+
+test.each([
+  ['2026-02-01T00:00:00+09:00', 'closed', ''],
+  ['2026-01-31T23:59:59.999+09:00', 'open', 'the month is not over: as of 2026-01-31T14:59:59.999Z'],
+])('an invoice made at %s is %s, as JSON and as CSV', async (at, state, reason) => {
+  const before_ms = house.clock.now_ms
+  house.clock.now_ms = Date.parse(at)
+  const { json } = await house.ask('GET', '/admin/invoices/acme/2026-01')
+  expect([json.state, json.issued_at]).toEqual([state, new Date(at).toISOString()])
+  const { text } = await house.ask('GET', '/admin/invoices/acme/2026-01?format=csv')
+  expect(
+    text
+      .split('\r\n')
+      .find((line: string) => line.startsWith('total,'))!
+      .split(',')
+      .at(-1),
+  ).toBe(reason)
+  house.clock.now_ms = before_ms
+})
