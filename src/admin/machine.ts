@@ -99,7 +99,7 @@ export const engineViews = (table: Table, config: Config, now_ms: number): Engin
       failures_in_a_row: int(SUBJECT.fail_streak),
       answered: big(SUBJECT.answered),
       failed: big(SUBJECT.failed),
-      latency_ms: latency_ms > 0 ? latency_ms : null,
+      latency_ms: latency_ms > 0 ? Number(latency_ms.toFixed(3)) : null,
       tokens_in_flight: big(SUBJECT.amount),
       waiting: scraped ? float(SUBJECT.waiting) : null,
       cache_usage: scraped ? float(SUBJECT.cache_usage) : null,

@@ -32,7 +32,16 @@ export const respondAsync = (headers: Headers): boolean => {
  * given back; its run takes it anew. Undefined if the client waits.
  */
 export const acceptJob = (call: Screened, house: House, jobs: Jobs): Promise<Response | Failure> | undefined =>
-  respondAsync(call.headers) ? accept(call, house, jobs) : undefined
+  respondAsync(call.headers)
+    ? accept(call, house, jobs)
+    : call.headers.has('x-weir-webhook')
+      ? Promise.resolve(NO_JOB)
+      : undefined
+
+const NO_JOB = new Failure('header_invalid', {
+  says: 'x-weir-webhook is told the end of a job; the client of a call that is no job waits for it: send Prefer: respond-async, or leave the webhook out.',
+  param: 'x-weir-webhook',
+})
 
 const accept = async (call: Screened, house: House, jobs: Jobs): Promise<Response | Failure> => {
   const settings = call.catalogue.config.jobs

@@ -152,6 +152,11 @@ describe('a job', () => {
       const answer = await house.post('/v1/chat/completions', body, secret, { ...ASYNC, ...headers })
       expect(((await answer.json()) as Job)['error']).toMatchObject({ code, param })
     }
+    // A webhook without a job would never be told anything.
+    const hooked = { 'x-weir-webhook': `http://localhost:${hook.port}/never` }
+    const answer = await house.post('/v1/chat/completions', chat('x'), key, hooked)
+    expect(answer.status).toBe(400)
+    expect(((await answer.json()) as Job)['error']).toMatchObject({ code: 'header_invalid', param: 'x-weir-webhook' })
   })
 
   test('with an Idempotency-Key is one job however often it is sent', async () => {
