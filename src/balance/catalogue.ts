@@ -40,7 +40,10 @@ export type Target = {
 
 export type Model = {
   readonly name: string
+  /** Of its queue and its retry budget. */
   readonly subject: Subject
+  /** Where its limits are counted: apart, as the queue has other uses for the same cells. Undefined without limits. */
+  readonly limits_subject: Subject | undefined
   readonly config: ModelConfig
   readonly targets: readonly Target[]
   /** Names of the models to go on with, in order. */
@@ -125,6 +128,7 @@ const buildModel = (
   return {
     name: config.name,
     subject: claim(table, 'model', config.name),
+    limits_subject: Object.keys(config.limits).length > 0 ? claim(table, 'model_limits', config.name) : undefined,
     config,
     targets: config.targets.map((target) => buildTarget(target, config.name, engines, price)),
     fallbacks: config.fallbacks,

@@ -88,12 +88,12 @@ export const settleHold = (call: Call, house: House, charge: bigint, tokens: num
 const takeBodyLimits = (call: Known, house: House): Failure | undefined => {
   const of_user = call.body.end_user === '' ? undefined : call.tenant.config.end_user?.limits
   const wanted = [
-    ['end user', 'end_user', `${call.tenant.name}/${call.body.end_user}`, of_user],
-    ['model', 'model', call.model.name, call.model.config.limits],
+    ['end user', of_user, () => subjectOf(house.table, 'end_user', `${call.tenant.name}/${call.body.end_user}`)],
+    ['model', call.model.config.limits, () => call.model.limits_subject],
   ] as const
-  for (const [whose, kind, name, limits] of wanted) {
+  for (const [whose, limits, find] of wanted) {
     if (limits === undefined || (limits.requests_per_minute === undefined && limits.concurrent === undefined)) continue
-    const subject = subjectOf(house.table, kind, name)
+    const subject = find()
     if (subject === undefined) return new Failure('table_full', { retry_after_s: 60 })
     if (limits.concurrent !== undefined) {
       const claim = { subject, limit: limits.concurrent }
@@ -129,7 +129,7 @@ const tokenClaims = (call: Known, house: House): RateClaim[] | Failure => {
     add(key.tokens_per_minute, () => subjectOf(house.table, 'key', key.id)) &&
     add(tenant.config.limits.tokens_per_minute, () => tenant.subject) &&
     add(of_user, () => subjectOf(house.table, 'end_user', `${tenant.name}/${body.end_user}`)) &&
-    add(model.config.limits.tokens_per_minute, () => model.subject)
+    add(model.config.limits.tokens_per_minute, () => model.limits_subject)
   return fits ? claims : new Failure('table_full', { retry_after_s: 60 })
 }
 

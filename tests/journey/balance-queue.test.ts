@@ -33,6 +33,7 @@ beforeAll(async () => {
   for (const [name, , , , answers] of MODELS)
     engines.set(name, startHostileEngine({ answers: typeof answers === 'function' ? answers : [answers] }))
   for (const name of CROWDED) engines.set(name, startHostileEngine({ answers: [answer(10)] }))
+  engines.set('limited', startHostileEngine({ answers: [answer(200)] }))
   engines.set('turns', startHostileEngine({ answers: [answer(10)] }))
   house = await startHouse({
     workers: 4,
@@ -47,6 +48,7 @@ beforeAll(async () => {
         })),
         ...CROWDED.map((name) => ({ name, url: engines.get(name)!.url, capacity: 1, probe_ms: 0, scrape_ms: 0 })),
         { name: 'turns', url: engines.get('turns')!.url, capacity: 1, probe_ms: 0, scrape_ms: 0 },
+        { name: 'limited', url: engines.get('limited')!.url, capacity: 6, probe_ms: 0, scrape_ms: 0 },
       ],
       models: [
         ...MODELS.map(([name, , size, wait_ms]) => ({
@@ -62,6 +64,13 @@ beforeAll(async () => {
           queue: { size: 8, wait_ms: 20_000 },
         })),
         { name: 'turns', free: true, targets: [{ engine: 'turns' }], queue: { size: 100, wait_ms: 20_000 } },
+        {
+          name: 'limited',
+          free: true,
+          targets: [{ engine: 'limited' }],
+          queue: { size: 2, wait_ms: 20_000 },
+          limits: { concurrent: 50, tokens_per_minute: 1_000_000, requests_per_minute: 1_000 },
+        },
       ],
       tenants: [{ name: 'flood' }, { name: 'calm' }, { name: 'vip', priority_max: 'high' }],
     },
@@ -223,4 +232,16 @@ test('priority classes go first, no higher than the tenant and the key may ask f
   expect(mean('calm')).toBeLessThan(mean('flood'))
   // A key of the tenant that may, held to the lowest class.
   expect(mean('calm')).toBeLessThan(mean('held'))
+})
+
+test('a model with limits and a queue: running calls fill no place of the queue, and what is held goes back', async () => {
+  for (let round = 0; round < 2; round++) {
+    const answers = await Promise.all(Array.from({ length: 8 }, () => call('limited', 'calm')))
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+    const waited = answers.map(({ headers }) => headers.get('x-ratelimit-limit-tokens'))
+    expect(waited).toEqual(answers.map(() => '1000000'))
+  }
+  // The limits of the model are as free as before: a whole minute's tokens but for what was used.
+  const last = await call('limited', 'calm')
+  expect(Number(last.headers.get('x-ratelimit-remaining-tokens'))).toBeGreaterThan(990_000)
 })

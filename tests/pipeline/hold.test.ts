@@ -93,7 +93,7 @@ test('a call whose window is long over when it comes to hold is held in the wind
   const third = callOf(100)
   take(third)
   // Its window's slot is taken by the day after next. (Requests are limited by the time of arrival: not what is tested.)
-  table.i64[subjectOf(table, 'model', 'm0')! + SUBJECT.rate_tat_ns] = 0n
+  table.i64[subjectOf(table, 'model_limits', 'm0')! + SUBJECT.rate_tat_ns] = 0n
   expect(take(early)).toBeUndefined()
   expect(early.received_at_ms).toBe(clock_ms)
 })

@@ -228,7 +228,7 @@ export class Books {
 
   #countFault(): string | undefined {
     const { table } = this.#machine
-    const model = subjectOf(table, 'model', 'm0')!
+    const model = subjectOf(table, 'model_limits', 'm0')!
     const at_once = this.#calls.filter(
       ({ call, worker }) => !worker.reaped && call.claims.some(({ subject }) => subject === model),
     )

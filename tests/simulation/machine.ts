@@ -113,7 +113,7 @@ export class Machine {
       Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.none)
       return undefined
     }
-    if (this.plant === 'rate_forgotten') table.i64[subjectOf(table, 'model', 'm0')! + SUBJECT.rate_tat_ns] = 0n
+    if (this.plant === 'rate_forgotten') table.i64[subjectOf(table, 'model_limits', 'm0')! + SUBJECT.rate_tat_ns] = 0n
     const fuse = { left: Number.POSITIVE_INFINITY }
     const now = () => this.now_ms
     const catalogue = catalogueOf(table, this.now_ms)
