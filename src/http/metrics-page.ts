@@ -6,10 +6,12 @@ import {
   type WorkerView,
   workerViews,
 } from '../admin/machine.ts'
+import { budgetDemand, modelDemand, tenantDemand } from '../admin/demand.ts'
 import { FAILURES, type FailureCode } from '../base/failure.ts'
 import type { Config } from '../config/schema.ts'
 import { BUCKETS_MS, type Counter, type Histogram, type Summed, sumMetrics } from '../observe/metrics.ts'
 import type { Table } from '../table/table.ts'
+import { version } from '../../package.json'
 import { type Family, type Labels, printFamilies, type Sample } from './prometheus.ts'
 
 /** `GET /metrics`: the whole machine, read from the shared table. */
@@ -26,6 +28,7 @@ export const metricFamilies = (table: Table, config: Config, now_ms: number): Fa
     ...houseFamilies(houseView(table, now_ms)),
     ...workerFamilies(workerViews(table, now_ms)),
     ...engineFamilies(engineViews(table, config, now_ms)),
+    ...demandFamilies(table, config, now_ms),
   ]
 }
 
@@ -104,6 +107,12 @@ const histogramFamilies = ({ histograms }: Summed): Family[] =>
   }))
 
 const houseFamilies = (house: HouseView): Family[] => [
+  {
+    name: 'weir_build_info',
+    help: 'What runs.',
+    type: 'gauge',
+    samples: [{ labels: { version, bun: Bun.version }, value: 1 }],
+  },
   one('weir_started_timestamp_seconds', 'When the house started.', seconds(house.started_at_ms)),
   one('weir_config_generation', 'Number of the configuration in force.', house.generation),
   one('weir_draining', '1 while the house stops.', Number(house.draining)),
@@ -157,6 +166,27 @@ const engineFamilies = (engines: readonly EngineView[]): Family[] => {
     gauge('weir_engine_cache_usage_ratio', 'Share of the KV cache in use.', ({ cache_usage }) => cache_usage),
   ]
 }
+
+const demandFamilies = (table: Table, config: Config, now_ms: number): Family[] => {
+  const model = gaugeOf(modelDemand(table, config), (view) => ({ model: view.model }))
+  const tenant = gaugeOf(tenantDemand(table, config), (view) => ({ tenant: view.tenant }))
+  const budget = gaugeOf(budgetDemand(table, config, now_ms), ({ owner, per, timezone }) => ({ owner, per, timezone }))
+  return [
+    model('weir_model_waiting', 'Calls that wait for a place at an engine of the model.', ({ waiting }) => waiting),
+    model('weir_model_queue_size', 'Calls that may wait for the model.', ({ queue_size }) => queue_size),
+    tenant('weir_tenant_in_flight', 'Calls of the tenant.', ({ in_flight }) => in_flight),
+    tenant('weir_tenant_jobs', 'Jobs of the tenant that are not over.', ({ jobs }) => jobs),
+    budget('weir_budget_limit_usd', 'What may be spent in the window that is open.', ({ limit_nanodollars }) =>
+      dollars(limit_nanodollars),
+    ),
+    budget('weir_budget_used_usd', 'What is charged and held in the window that is open.', ({ used_nanodollars }) =>
+      dollars(used_nanodollars),
+    ),
+  ]
+}
+
+/** For a chart: a double holds 15 digits. */
+const dollars = (nanodollars: bigint): number => Number(nanodollars) / 1e9
 
 const gaugeOf =
   <View>(views: readonly View[], labelsOf: (view: View) => Labels) =>

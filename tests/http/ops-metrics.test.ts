@@ -3,6 +3,9 @@ import { markFailed, markGood } from '../../src/balance/health.ts'
 import { FAILURES } from '../../src/base/failure.ts'
 import { printFamilies } from '../../src/http/prometheus.ts'
 import { BUCKETS_MS, openMetrics, sumMetrics } from '../../src/observe/metrics.ts'
+import { claimOn } from '../../src/quota/budgets.ts'
+import { limitAt, liveBudgets } from '../../src/quota/live-budget.ts'
+import { BUDGETS_HELD, holdBudgets } from '../../src/table/budget-slot.ts'
 import { takeCounts } from '../../src/table/counts.ts'
 import { HEADER, WORKER } from '../../src/table/layout.ts'
 import { subjectOf, workerF64, workerI32 } from '../../src/table/table.ts'
@@ -32,6 +35,47 @@ test('an idle house has a page that keeps to the format, every failure code at 0
   for (const [code, row] of Object.entries(FAILURES))
     expect([code, valueOf(page, 'weir_failures_total', { code, status: String(row.status) })]).toEqual([code, 0])
   expect(valueOf(page, 'weir_call_seconds_count')).toBe(0)
+})
+
+test('what fills up shows before it refuses: queues, jobs, budgets; and reading claims nothing', async () => {
+  const full = openOpsHouse(
+    [
+      'engines: [{ name: e, url: "http://127.0.0.1:9/v1" }]',
+      'models: [{ name: m, targets: [{ engine: e }], free: true, queue: { size: 7 } }]',
+      'tenants: [{ name: acme, budgets: [{ usd: "2.50", per: month }] }]',
+    ].join('\n'),
+  )
+  try {
+    const page = async () => parsePrometheus((await full.ask('GET', '/metrics')).text)
+    await page()
+    const used = full.table.i32[HEADER.subjects_used]
+    const idle = await page()
+    expect(full.table.i32[HEADER.subjects_used]).toBe(used!)
+    const budget = { owner: 'tenant:acme', per: 'month', timezone: 'UTC' }
+    expect(valueOf(idle, 'weir_build_info', { bun: Bun.version })).toBe(1)
+    expect(valueOf(idle, 'weir_model_queue_size', { model: 'm' })).toBe(7)
+    expect(valueOf(idle, 'weir_budget_limit_usd', budget)).toBe(2.5)
+    expect(valueOf(idle, 'weir_budget_used_usd', budget)).toBe(0)
+    const count = (kind: string, name: string) =>
+      takeCounts(full.table, 0, [{ subject: subjectOf(full.table, kind, name)!, limit: 9 }])
+    for (const [kind, name] of [
+      ['model', 'm'],
+      ['tenant', 'acme'],
+      ['jobs', 'acme'],
+      ['jobs', 'acme'],
+    ] as const)
+      count(kind, name)
+    const [live] = liveBudgets('tenant:acme', full.config.tenants[0]!.budgets)
+    const claim = claimOn(full.table, live!.budget, limitAt(live!, full.clock.now_ms), full.clock.now_ms)!
+    expect(holdBudgets(full.table, 0, [claim], 1_250_000_000n)).toBe(BUDGETS_HELD)
+    const busy = await page()
+    expect(valueOf(busy, 'weir_model_waiting', { model: 'm' })).toBe(1)
+    expect(valueOf(busy, 'weir_tenant_in_flight', { tenant: 'acme' })).toBe(1)
+    expect(valueOf(busy, 'weir_tenant_jobs', { tenant: 'acme' })).toBe(2)
+    expect(valueOf(busy, 'weir_budget_used_usd', budget)).toBe(1.25)
+  } finally {
+    full.close()
+  }
 })
 
 test('the page tells the sum of all workers, engines, and the accountant, in seconds', async () => {
