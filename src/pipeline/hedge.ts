@@ -17,7 +17,7 @@ import { type Answer, Miss } from './outcome.ts'
 import { leavePlace } from './place.ts'
 import { nextTarget } from './route.ts'
 import { streams } from './upstream-request.ts'
-import { Vigil } from './vigil.ts'
+import { type Overdue, Vigil } from './vigil.ts'
 
 /** What an engine gave, and which. */
 export type Outcome = { readonly target: Target; readonly outcome: Answer | Miss }
@@ -99,7 +99,6 @@ const lose = (call: Routed, house: House, loser: Target): void => {
 class SecondLeg implements Leg, Second {
   readonly vigil: Vigil
   readonly delivered: Delivered | undefined
-  half: Uint8Array | undefined
   readonly #house: House
   readonly #flight: Flight
   #exchange: Exchange | undefined
@@ -142,6 +141,14 @@ class SecondLeg implements Leg, Second {
     return this.#silent ? 'silence' : overdue === 'silence' ? undefined : overdue
   }
 
+  get half(): Uint8Array | undefined {
+    return this.#flight.half
+  }
+
+  set half(bytes: Uint8Array | undefined) {
+    if (bytes !== undefined) this.#flight.half = bytes
+  }
+
   get reached(): boolean {
     return this.#flight.reached
   }
@@ -158,7 +165,9 @@ class SecondLeg implements Leg, Second {
     this.#flight.first_token_tick_ms = tick_ms
   }
 
-  expired(): void {
+  expired(overdue: Overdue): void {
+    // That the call must end is the flight's to tell, which gives both exchanges up.
+    if (overdue !== 'silence') return
     this.#silent = true
     this.cancel()
     if (this.#adopted) this.#flight.silence()

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
-import { CH, cut, D, DONE, end, json, never, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
+import { CH, cut, D, DONE, end, json, never, raw, script, type Script, sse200, US, wait, WHOLE } from '../kit/script.ts'
 import { eventually } from '../kit/wait.ts'
 import { newCast, type Part, type PartSettings } from './cast.ts'
 
@@ -57,7 +57,16 @@ const whole_refused = cast.part([answer('first', 3_000), error(400)], { hedge: {
 const measured = { hedge: { percentile: 90, min_ms: 20, after_ms: 60_000 } }
 const percentile = cast.part([says('first'), says('second')], measured)
 const whole_percentile = cast.part([answer('first'), answer('second')], measured)
+/** The first half of an answer. */
+const HALF = JSON.stringify(WHOLE('one two three four five six seven', 5, 7)).slice(0, 160)
 const leaves = cast.part([[never], [never]], hedge)
+const leaves_half = cast.part(
+  [
+    [never],
+    script(raw('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n' + HALF), never),
+  ],
+  { hedge: { whole_after_ms: 100 } },
+)
 const not_set = cast.part([script(wait(300), says('first')), says('second')])
 
 beforeAll(cast.open)
@@ -177,6 +186,18 @@ test('a client that leaves takes both with it', async () => {
   await response
   for (const engine of leaves.engines) expect((await engine.hangUp(0)).by).toBe('peer')
   expect(await cast.rowsOf(leaves, 1)).toMatchObject([{ ending: 'cut_by_client', attempts: 2 }])
+})
+
+test('a client that leaves is charged for what the second engine gave of a whole answer', async () => {
+  const leaving = new AbortController()
+  const response = cast.post(leaves_half, {}, leaving.signal).catch(() => undefined)
+  await leaves_half.engines[1]!.request(0)
+  await Bun.sleep(100)
+  leaving.abort()
+  await response
+  const [row] = await cast.rowsOf(leaves_half, 1)
+  expect(row).toMatchObject({ ending: 'cut_by_client', usage_source: 'estimated' })
+  expect(Number(row!['completion_tokens'])).toBeGreaterThan(0)
 })
 
 test('nothing stays in flight', async () => {
