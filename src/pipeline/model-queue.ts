@@ -39,7 +39,7 @@ export class ModelQueue {
   /** Where each worker shows the last start tag, plus one; without it, as the table is full, each sees its own alone. */
   readonly #lasts: Subject | undefined
   readonly #house: House
-  readonly #model: Model
+  #model: Model
   #timer: Timer | undefined
   #stopListening: () => void = () => undefined
   /** Since when a free place is left to another worker. */
@@ -52,9 +52,9 @@ export class ModelQueue {
     this.#lasts = subjectOf(house.table, 'queue_lasts', model.name)
   }
 
-  /** True if it serves this very model; one of an older configuration goes on until nobody waits in it. */
-  serves(model: Model): boolean {
-    return this.#model === model || this.#entries.size > 0
+  /** Takes the model as it is now; calls that wait keep what they knew of it. */
+  update(model: Model): void {
+    this.#model = model
   }
 
   /** Expected wait of a call with this start tag; 0 if there is nothing to tell from. */

@@ -19,7 +19,9 @@ const queueOf = (house: House, model: Model): ModelQueue => {
   let by_model = queues.get(house)
   if (by_model === undefined) queues.set(house, (by_model = new Map()))
   let queue = by_model.get(model.name)
-  if (!queue?.serves(model)) by_model.set(model.name, (queue = new ModelQueue(house, model)))
+  if (queue === undefined) by_model.set(model.name, (queue = new ModelQueue(house, model)))
+  // A queue that is never empty lasts longer than a configuration, and a call may be older than the newest.
+  queue.update(house.catalogue.models.get(model.name) ?? model)
   return queue
 }
 
