@@ -13,9 +13,11 @@ export const keepRefused = (table: Table, text: string): boolean => {
   if (Buffer.byteLength(text) > REFUSED_TEXT_BYTES_MAX) return false
   const turn = Atomics.add(table.i32, HEADER.refused, 1) >>> 0
   const at = slotAt(turn % REFUSED_SLOTS)
-  Atomics.add(table.i32, at, 1)
+  // Who was killed here has left it odd.
+  const writing = Atomics.load(table.i32, at) | 1
+  Atomics.store(table.i32, at, writing)
   table.i32[at + 1] = textOf(table, at, REFUSED_TEXT_BYTES_MAX).write(text)
-  Atomics.add(table.i32, at, 1)
+  Atomics.store(table.i32, at, writing + 1)
   return true
 }
 
