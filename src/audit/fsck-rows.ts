@@ -22,6 +22,12 @@ const TABLES = {
 } as const
 type Type = keyof typeof TABLES
 
+/**
+ * Members that came with a later version, and what rows from before it have. Leaves of that time lack them: then the row
+ * may say nothing else.
+ */
+const LATER: Readonly<Record<string, Canonical>> = { asked_model: '', entries: [], image_nanodollars: 0, images: 0 }
+
 /** How many leaves the rows say there are. */
 export const ledgerSize = (db: Database): number =>
   ['calls', 'entries', 'prices', 'refusals', 'admin_actions'].reduce((size, table) => {
@@ -128,13 +134,22 @@ const parse = (index: number, bytes: Buffer): Leaf => {
   }
 }
 
-const compare = (name: string, index: number, want: Record<string, Canonical>, leaf: Leaf, bytes: Buffer): void => {
+const compare = (name: string, index: number, now: Record<string, Canonical>, leaf: Leaf, bytes: Buffer): void => {
+  const want = asOf(leaf, now)
   const json = canonicalJson(want)
   if (json === bytes.toString('utf8')) return
   if (Buffer.byteLength(json) > LEAF_BYTES_MAX) throw new Difference(`${name} is longer than its leaf ${index} can be`)
   compareFields(name, index, want, leaf)
   throw new Difference(`leaf ${index} of ${name} is not the canonical JSON of its row`)
 }
+
+/** A row as the version that wrote the leaf had it. */
+const asOf = (leaf: Leaf, row: Record<string, Canonical>): Record<string, Canonical> =>
+  Object.fromEntries(
+    Object.entries(row).filter(
+      ([name, value]) => name in leaf || !(name in LATER) || JSON.stringify(value) !== JSON.stringify(LATER[name]),
+    ),
+  )
 
 const compareFields = (name: string, index: number, want: Record<string, Canonical>, leaf: Leaf): void => {
   for (const field of new Set([...Object.keys(want), ...Object.keys(leaf)])) {

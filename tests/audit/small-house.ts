@@ -36,7 +36,9 @@ const lifeOf = (call: number): JournalRecord[] => {
     records.push(
       ending(id, {
         prompt_tokens: 100 + call,
+        cached_tokens: 50,
         completion_tokens: call,
+        reasoning_tokens: call >> 1,
         response_sha256: new Uint8Array(32).fill(call + 1),
       }),
     )
