@@ -7,13 +7,13 @@ import type { House } from './house.ts'
 
 /**
  * Writes down how the call came to its engine and what each attempt gave, if there was anything to decide; `outcome` is
- * that of the last one. An explanation is no reason to fail a call.
+ * that of the last one. An explanation is no reason to fail a call, and takes no room that endings are to have.
  */
 export const recordDecision = (call: Call, house: House, outcome: string, usage: Tokens | undefined): void => {
   const { decision, target } = call
   if (decision === undefined) return
   if (target !== undefined) endAttempt(decision, target.engine.name, outcome, house.tick() - call.started_tick_ms)
-  if (!worthKeeping(decision)) return
+  if (!worthKeeping(decision) || !house.journal.has_room()) return
   if (usage !== undefined) noteTokens(decision, target?.engine.name, usage.completion_tokens, usage.prompt_tokens)
   const record = { kind: 'decision', call_id: call.id, at_ms: house.now(), text: encodeDecision(decision) } as const
   if (house.journal.append(record) instanceof Failure) house.log('warn', 'decision_not_recorded', { call_id: call.id })

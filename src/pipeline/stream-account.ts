@@ -92,6 +92,8 @@ export class StreamAccount {
   }
 
   #write(): void {
+    // What room there is when no new call may begin is for endings; without progress a crash bills a little less.
+    if (!this.#house.journal.has_room()) return
     const { tokens, by_engine } = this.standing()
     const { prompt_tokens, completion_tokens } = tokens
     const position = this.#house.journal.append({
@@ -102,7 +104,6 @@ export class StreamAccount {
       completion_tokens,
       usage_source: by_engine ? 'engine' : 'estimated',
     })
-    // The ending has its room; without progress a crash bills a little less.
     if (position instanceof Failure)
       this.#house.log('warn', 'progress_not_recorded', { call_id: this.#call.id, because: position.code })
   }
