@@ -61,8 +61,10 @@ export class StreamAccount {
    */
   counted(source: StreamSource | undefined, flight: Pick<Flight, 'cancel'>): Promise<unknown> | undefined {
     const { whole } = this
-    if (whole !== undefined && whole.facts.usage === undefined)
+    if (whole !== undefined && whole.facts.usage === undefined) {
+      if (this.#house.counter !== undefined) this.#write()
       return countedWhole(whole, this.#call, this.#house).then((tokens) => (this.#whole_tokens = tokens))
+    }
     // An engine that counted the rest counted on what its client was shown of the parts before.
     if (source === undefined || (source.counted && !source.diverged)) return undefined
     if (source.state === 'done') isSilent(this.#call.target?.engine)
