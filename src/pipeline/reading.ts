@@ -47,42 +47,42 @@ export class Reading {
 
   /** The rest of the body; `too_large` past the limit, and then it must be cancelled. At once if it is in hand. */
   all(bytes_max: number): Rest | Promise<Rest> {
-    const pieces: Uint8Array[] = []
-    let size = 0
+    const had: Had = { pieces: [], size: 0, bytes_max }
     for (let piece = this.#head.inHand(); piece !== undefined; piece = this.#head.inHand()) {
-      if (piece === null) return joined(pieces, size)
-      if (!(piece instanceof Uint8Array)) {
-        this.half = Buffer.concat(pieces, size)
-        return piece
-      }
-      pieces.push(piece)
-      size += piece.length
-      if (size > bytes_max) return 'too_large'
+      const rest = this.#add(had, piece)
+      if (rest !== undefined) return rest
     }
-    return this.#collect(pieces, size, bytes_max)
+    return this.#collect(had)
   }
 
-  async #collect(pieces: Uint8Array[], had_bytes: number, bytes_max: number): Promise<Rest> {
-    for (let size = had_bytes; ;) {
+  async #collect(had: Had): Promise<Rest> {
+    for (;;) {
       const piece = await this.next()
       this.arrived()
-      if (piece === null) return joined(pieces, size)
-      if (!(piece instanceof Uint8Array)) {
-        this.half = Buffer.concat(pieces, size)
-        return piece
-      }
-      pieces.push(piece)
-      size += piece.length
-      if (size > bytes_max) return 'too_large'
+      const rest = this.#add(had, piece)
+      if (rest !== undefined) return rest
     }
+  }
+
+  /** Adds a piece; answers the rest once nothing is to be added any more. */
+  #add(had: Had, piece: Piece): Rest | undefined {
+    const { pieces } = had
+    if (piece === null) return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, had.size)
+    if (!(piece instanceof Uint8Array)) {
+      this.half = Buffer.concat(pieces, had.size)
+      return piece
+    }
+    pieces.push(piece)
+    had.size += piece.length
+    return had.size > had.bytes_max ? 'too_large' : undefined
   }
 }
 
+/** What of a rest is there. */
+type Had = { readonly pieces: Uint8Array[]; size: number; readonly bytes_max: number }
+
 /** What is left of a body. */
 export type Rest = Uint8Array | TransportFailure | 'too_large'
-
-const joined = (pieces: readonly Uint8Array[], size: number): Uint8Array =>
-  pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, size)
 
 /** How long the end of a body may come after its `[DONE]`. */
 const REST_MS = 250
