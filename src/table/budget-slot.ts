@@ -1,5 +1,5 @@
 import { BUDGET, WORKER } from './layout.ts'
-import { type Subject, subjectOf, type Table, workerI32 } from './table.ts'
+import { findSubject, type Subject, subjectOf, type Table, workerI32 } from './table.ts'
 
 /**
  * The spend of one budget in one window, exact across processes and through the death of any of them: what a worker does.
@@ -22,7 +22,13 @@ import { type Subject, subjectOf, type Table, workerI32 } from './table.ts'
 
 /** The slot of a budget for a window of that index; undefined when the table is full. `name` tells budgets apart. */
 export const budgetSlot = (table: Table, name: string, window: number): Subject | undefined =>
-  subjectOf(table, 'budget', `${name}\n${window & 1}`)
+  subjectOf(table, 'budget', slotName(name, window))
+
+/** The same if some call has claimed it. */
+export const findBudgetSlot = (table: Table, name: string, window: number): Subject | undefined =>
+  findSubject(table, 'budget', slotName(name, window))
+
+const slotName = (name: string, window: number): string => `${name}\n${window & 1}`
 
 /** A budget's slot in a window. `limit` is in nanodollars and the caller's: a temporary increase is a larger one. */
 export type BudgetClaim = { readonly slot: Subject; readonly window: number; readonly limit: bigint }

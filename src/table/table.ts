@@ -79,30 +79,23 @@ export const subjectOf = (table: Table, kind: string, name: string): Subject | u
 /** The slot of a subject if somebody claimed it. */
 export const findSubject = (table: Table, kind: string, name: string): Subject | undefined => {
   const full_name = `${kind}\n${name}`
-  const known = table.known.get(full_name)
-  if (known !== undefined) return known
-  const hash = hashOf(full_name)
-  for (let step = 0; step < table.subjects_max; step++) {
-    const slot = subjectAt((startOf(table, hash) + step) % table.subjects_max)
-    const found = Atomics.load(table.i64, slot + SUBJECT.hash)
-    if (found === hash) return slot
-    // Slots are never given back, so a subject is never behind a free one.
-    if (found === 0n) return undefined
-  }
-  return undefined
+  return table.known.get(full_name) ?? slotOf(table, hashOf(full_name), false)
 }
 
 const hashOf = (full_name: string): bigint => BigInt.asIntN(64, BigInt(Bun.hash.wyhash(full_name))) || 1n
-const startOf = (table: Table, hash: bigint): number => Number(BigInt.asUintN(48, hash)) % table.subjects_max
 
-/** The slot with a hash, found or claimed; undefined when the table is full. */
-export const slotOf = (table: Table, hash: bigint): Subject | undefined => {
-  const start = startOf(table, hash)
+/** The slot with a hash, found or, if `claims`, claimed; undefined when there is none, or the table is full. */
+export const slotOf = (table: Table, hash: bigint, claims = true): Subject | undefined => {
+  const start = Number(BigInt.asUintN(48, hash)) % table.subjects_max
   for (let step = 0; step < table.subjects_max; step++) {
     const slot = subjectAt((start + step) % table.subjects_max)
-    const was = Atomics.compareExchange(table.i64, slot + SUBJECT.hash, 0n, hash)
-    if (was !== 0n && was !== hash) continue
-    if (was === 0n) Atomics.add(table.i32, HEADER.subjects_used, 1)
+    const cell = slot + SUBJECT.hash
+    const was = claims ? Atomics.compareExchange(table.i64, cell, 0n, hash) : Atomics.load(table.i64, cell)
+    if (was === hash) return slot
+    if (was !== 0n) continue
+    // Slots are never given back, so a subject is never behind a free one.
+    if (!claims) return undefined
+    Atomics.add(table.i32, HEADER.subjects_used, 1)
     return slot
   }
   return undefined
