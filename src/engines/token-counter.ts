@@ -48,6 +48,8 @@ class ChildCounter implements TokenCounter {
   readonly #queue = new Map<number, Waiting>()
   readonly #asked = new Map<number, Waiting>()
   readonly #loaded = new Set<Encoding>()
+  /** Being loaded: a question without text takes no room, so one is all there may be. */
+  readonly #warming = new Set<Encoding>()
   #again_tick_ms = 0
   #heard_tick_ms = 0
   #guard: ReturnType<typeof setInterval> | undefined
@@ -63,7 +65,9 @@ class ChildCounter implements TokenCounter {
   }
 
   warm(encoding: Encoding): void {
-    if (!this.#loaded.has(encoding)) void this.count(encoding, [''], LONG_MS)
+    if (this.#loaded.has(encoding) || this.#warming.has(encoding)) return
+    this.#warming.add(encoding)
+    void this.count(encoding, [''], LONG_MS).then(() => this.#warming.delete(encoding))
   }
 
   count(encoding: Encoding, texts: readonly string[], within_ms: number): Promise<number | undefined> {

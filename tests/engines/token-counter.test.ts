@@ -45,6 +45,20 @@ test('more text than may wait is not counted, and what was too late is forgotten
   }
 })
 
+test('however often an encoding is wished for, the process is asked for it once', async () => {
+  const path = `${folder.path}/mute.ts`
+  const asked = `${folder.path}/asked`
+  await Bun.write(path, `process.on("message", () => require("node:fs").appendFileSync(${JSON.stringify(asked)}, "x"))`)
+  const counter = open(path)
+  for (let nth = 0; nth < 100; nth++) counter.warm('o200k_base')
+  // What is asked after them has its turn after them.
+  const last = counter.count('cl100k_base', ['a'], LONG_MS)
+  await eventually(async () => expect((await Bun.file(asked).text()).length).toBeGreaterThanOrEqual(2), 10_000)
+  expect(await Bun.file(asked).text()).toBe('xx')
+  counter.stop()
+  expect(await last).toBeUndefined()
+})
+
 test('a process that ends leaves nobody waiting, and is not started again at once', async () => {
   const path = `${folder.path}/ends.ts`
   const starts = `${folder.path}/starts`
