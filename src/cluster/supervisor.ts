@@ -33,7 +33,8 @@ export const openHouse = async (options: HouseOptions): Promise<Supervisor> => {
   if (trouble !== undefined) throw new Error(trouble)
   const rates = keptRates(files.table, options.now())
   const table = createTable(files.table, server.subjects_max, options.now())
-  options.log('info', 'limits_kept', { count: restoreRates(table, rates) })
+  const count = restoreRates(table, rates)
+  options.log('info', 'limits_kept', { count })
   table.i32[HEADER.supervisor_pid] = options.pid
   return new Supervisor(options, files, table, lock)
 }

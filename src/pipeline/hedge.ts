@@ -25,11 +25,10 @@ export type Outcome = { readonly target: Target; readonly outcome: Answer | Miss
 /**
  * Asks an engine, and when its first token (or its answer, if that comes whole) is late and the model is set so, a second
  * one as well: the first to answer wins, and the other engine is told to stop. One that fails leaves it to the other; its
- * miss is in its record. The model's retry budget pays for the second.
+ * miss is in its record. The model's retry budget pays for the second. For a model that has `hedge` set.
  */
 export const hedged = async (call: Routed, house: House, flight: Flight, target: Target): Promise<Outcome> => {
   const first = attempt(call, house, flight, target)
-  if (call.model!.config.hedge === undefined) return { target, outcome: await first }
   const kind = streams(call) ? 'stream' : 'whole'
   const asked_tick_ms = house.tick()
   const won = await raced(call, house, flight, target, first, hedgeDelayMs(call, house, kind))

@@ -65,8 +65,12 @@ const refusal = (found: 'in_progress' | 'other_request' | 'not_kept'): Failure =
 
 /** The first answer once more. The call ends here: it reached no engine, so it is in no ledger and costs nothing. */
 const again = (call: Call, kept: KeptAnswer, house: House): Response => {
-  const headers = new Headers({ ...kept.headers, 'x-weir-call-id': kept.call_id, 'x-weir-replayed': 'true' })
-  if (call.rate) for (const [name, value] of Object.entries(rateHeaders(call.rate))) headers.set(name, value)
+  const headers: AnswerHeaders = {
+    ...kept.headers,
+    'x-weir-call-id': kept.call_id,
+    'x-weir-replayed': 'true',
+    ...(call.rate && rateHeaders(call.rate)),
+  }
   house.metrics.add(kept.status < 400 ? 'answers_2xx' : 'answers_4xx', 1)
   house.metrics.add('bytes_out', kept.body.length)
   endCall(call, house, { ending: 'whole', status: kept.status })

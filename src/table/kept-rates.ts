@@ -14,8 +14,9 @@ import { openTable, slotOf, type Subject, subjectAt, type Table } from './table.
 export type KeptRate = { readonly hash: bigint; readonly rate_tat_ns: bigint; readonly token_tat_ns: bigint }
 
 /**
- * Cells of engines lie over these and hold Float64s, as an integer about 4.7e18: far beyond this. More than a minute ahead
- * is what calls took beyond what they had held.
+ * Cells of engines lie over these: a Float64, as an integer far beyond this, and two ages, which may by chance look like a
+ * time. Taken over they only say when an average was measured that the new table does not have. More than a minute ahead is
+ * what calls took beyond what they had held.
  */
 const AHEAD_NS_MAX = 2n ** 53n
 
