@@ -4,34 +4,16 @@ import { tickMs } from '../../src/base/clock.ts'
 import { ENDPOINTS } from '../../src/pipeline/endpoints.ts'
 import type { House } from '../../src/pipeline/house.ts'
 import { hotPath } from '../../src/pipeline/pipeline.ts'
-import { openWatch } from '../../src/pipeline/watch.ts'
-import { type HostileEngine, startHostileEngine } from '../kit/hostile-engine.ts'
-import { CH, D, DONE, end, json, script, sse200, US, WHOLE } from '../kit/script.ts'
 import { readSse } from '../kit/sse-read.ts'
-import { arrival, unitHouse } from './unit-house.ts'
+import { arrival, unitHouseAtEngine } from './unit-house.ts'
 
 setDefaultTimeout(60_000)
 
 /** Strict: nobody is told of a whole answer whose record is not on the disk. The disk here fails as long as it is told to. */
 
-let engine: HostileEngine
-let unit: Awaited<ReturnType<typeof unitHouse>>
-let watch: ReturnType<typeof openWatch>
-beforeAll(async () => {
-  engine = startHostileEngine({
-    answers: (request) =>
-      request.json().stream
-        ? script(sse200, D(CH({ content: 'a' })), D(CH({}, 'stop')), D(US(5, 1)), DONE, end)
-        : json(200, WHOLE('a', 5, 1)),
-  })
-  unit = await unitHouse({ config: { engines: [{ name: 'e', url: engine.url, probe_ms: 0 }] } })
-  watch = openWatch(tickMs)
-})
-afterAll(async () => {
-  watch.stop()
-  await unit[Symbol.asyncDispose]()
-  await engine[Symbol.asyncDispose]()
-})
+let stage: Awaited<ReturnType<typeof unitHouseAtEngine>>
+beforeAll(async () => void (stage = await unitHouseAtEngine('a')))
+afterAll(() => stage[Symbol.asyncDispose]())
 
 const serve = hotPath(
   ({ code, status, detail }) => new Response(JSON.stringify({ code, says: detail.says }), { status }),
@@ -41,8 +23,8 @@ const serve = hotPath(
 const houseOf = (fails: number): House => {
   let left = fails
   const synced = async () => (left-- > 0 ? new Failure('journal_full', { cause: 'EIO' }) : undefined)
-  const { append, has_room } = unit.house.journal
-  return { ...unit.house, watch, tick: tickMs, journal: { append, has_room, synced } }
+  const { append, has_room } = stage.unit.house.journal
+  return { ...stage.unit.house, watch: stage.watch, tick: tickMs, journal: { append, has_room, synced } }
 }
 
 const ask = (house: House, stream: boolean) => {
@@ -71,5 +53,5 @@ test('a disk that does not: the end is withheld, and the client is told', async 
   }
   expect([stream.text(), stream.done]).toEqual(['a', false])
   expect(stream.errors()).toMatchObject([{ code: 'journal_full' }])
-  expect(unit.inFlight()).toBe(0)
+  expect(stage.unit.inFlight()).toBe(0)
 })

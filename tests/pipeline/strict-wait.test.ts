@@ -6,12 +6,9 @@ import { type Journal, openJournal } from '../../src/journal/writer.ts'
 import { ENDPOINTS } from '../../src/pipeline/endpoints.ts'
 import type { House } from '../../src/pipeline/house.ts'
 import { hotPath } from '../../src/pipeline/pipeline.ts'
-import { openWatch } from '../../src/pipeline/watch.ts'
-import { type HostileEngine, startHostileEngine } from '../kit/hostile-engine.ts'
 import { connectRaw, requestBytes } from '../kit/raw-client.ts'
-import { CH, D, DONE, end, json, script, sse200, US, WHOLE } from '../kit/script.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
-import { SECRET, unitHouse } from './unit-house.ts'
+import { SECRET, unitHouseAtEngine } from './unit-house.ts'
 
 setDefaultTimeout(60_000)
 
@@ -48,23 +45,10 @@ const gated = () => {
 }
 
 const folder = tempFolder('weir-strict')
-let engine: HostileEngine
-let unit: Awaited<ReturnType<typeof unitHouse>>
-let watch: ReturnType<typeof openWatch>
-beforeAll(async () => {
-  engine = startHostileEngine({
-    answers: (request) =>
-      request.json().stream
-        ? script(sse200, D(CH({ content: 'text' })), D(CH({}, 'stop')), D(US(5, 1)), DONE, end)
-        : json(200, WHOLE('text', 5, 1)),
-  })
-  unit = await unitHouse({ config: { engines: [{ name: 'e', url: engine.url, probe_ms: 0 }] } })
-  watch = openWatch(tickMs)
-})
+let stage: Awaited<ReturnType<typeof unitHouseAtEngine>>
+beforeAll(async () => void (stage = await unitHouseAtEngine('text')))
 afterAll(async () => {
-  watch.stop()
-  await unit[Symbol.asyncDispose]()
-  await engine[Symbol.asyncDispose]()
+  await stage[Symbol.asyncDispose]()
   folder[Symbol.dispose]()
 })
 
@@ -79,7 +63,7 @@ const open = async (durability: 'standard' | 'strict') => {
     files: gate.files,
   })) as Journal
   if (journal instanceof Failure) throw journal
-  const house: House = { ...unit.house, watch, tick: tickMs, journal }
+  const house: House = { ...stage.unit.house, watch: stage.watch, tick: tickMs, journal }
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',

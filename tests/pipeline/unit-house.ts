@@ -1,4 +1,5 @@
 import { buildCatalogue } from '../../src/balance/catalogue.ts'
+import { tickMs } from '../../src/base/clock.ts'
 import { Failure } from '../../src/base/failure.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { openFetchTransport } from '../../src/engines/fetch-transport.ts'
@@ -13,6 +14,8 @@ import { openWatch } from '../../src/pipeline/watch.ts'
 import { emptyKeyView, type KeyRecord } from '../../src/table/key-file.ts'
 import { WORKER } from '../../src/table/layout.ts'
 import { createTable, workerI32 } from '../../src/table/table.ts'
+import { startHostileEngine } from '../kit/hostile-engine.ts'
+import { CH, D, DONE, end, json, script, sse200, US, WHOLE } from '../kit/script.ts'
 import { tempFolder } from '../kit/wait.ts'
 
 export const NOW_MS = Date.UTC(2026, 0, 31, 9, 30)
@@ -23,6 +26,28 @@ export type UnitSettings = {
   readonly subjects_max?: number
   readonly bodies_bytes_max?: number
   readonly keys?: readonly Partial<KeyRecord & { readonly secret: string }>[]
+}
+
+/** A unit house in front of a real engine that answers a text, whole or as a stream, under a watch of real time. */
+export const unitHouseAtEngine = async (text: string) => {
+  const engine = startHostileEngine({
+    answers: (request) =>
+      request.json().stream
+        ? script(sse200, D(CH({ content: text })), D(CH({}, 'stop')), D(US(5, 1)), DONE, end)
+        : json(200, WHOLE(text, 5, 1)),
+  })
+  const unit = await unitHouse({ config: { engines: [{ name: 'e', url: engine.url, probe_ms: 0 }] } })
+  const watch = openWatch(tickMs)
+  return {
+    engine,
+    unit,
+    watch,
+    async [Symbol.asyncDispose]() {
+      watch.stop()
+      await unit[Symbol.asyncDispose]()
+      await engine[Symbol.asyncDispose]()
+    },
+  }
 }
 
 /** A worker's surroundings with a real table, catalogue and journal, and a clock that stands until it is moved. */
