@@ -97,7 +97,7 @@ export const PEERS: readonly Peer[] = [
     governance: 'off',
     needs: 'bifrost/bifrost-http',
     install:
-      'go build -o bifrost/bifrost-http in transports/bifrost-http of github.com/maximhq/bifrost (the module proxy refuses it)',
+      'go build -o bifrost/bifrost-http in transports/bifrost-http of github.com/maximhq/bifrost. Not to be had where this was written, so its configuration has never run: the Go module proxy refuses github.com/maximhq/bifrost/transports (v1.3.0, v1.5.7: "This module version is not available") and .../core, and the npm package @maximhq/bifrost only downloads the program from a site of its own',
     start: ({ folder, port, engine_url, work }) => {
       const provider = {
         keys: [{ name: 'k', value: 'none', models: ['bench'], weight: 1 }],
