@@ -19,7 +19,12 @@ const RECORDS: Readonly<Record<number, readonly [kind: string, fields: readonly 
     ),
   ],
   2: ['attempt', fields('call_id:text at_ms:f64 engine:text engine_model:text because:text serves:text')],
-  3: ['progress', fields('call_id:text at_ms:f64 prompt_tokens:u32 completion_tokens:u32 usage_source:choice')],
+  3: [
+    'progress',
+    fields(
+      'call_id:text at_ms:f64 prompt_tokens:u32 completion_tokens:u32 usage_source:choice engine:text engine_model:text serves:text',
+    ),
+  ],
   4: [
     'ending',
     fields(

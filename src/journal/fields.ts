@@ -65,7 +65,16 @@ export const KINDS = {
   },
   progress: {
     code: 3,
-    fields: { call_id: 'text', at_ms: 'f64', prompt_tokens: 'u32', completion_tokens: 'u32', usage_source },
+    fields: {
+      call_id: 'text',
+      at_ms: 'f64',
+      prompt_tokens: 'u32',
+      completion_tokens: 'u32',
+      usage_source,
+      engine: 'text',
+      engine_model: 'text',
+      serves: 'text',
+    },
   },
   ending: {
     code: 4,

@@ -49,6 +49,7 @@ export type Attempt = {
   readonly serves: string
 }
 
+/** What a stream has delivered. One without tokens says only which of two engines it is from. */
 export type Progress = {
   readonly kind: 'progress'
   readonly call_id: string
@@ -56,6 +57,10 @@ export type Progress = {
   readonly prompt_tokens: number
   readonly completion_tokens: number
   readonly usage_source: UsageSource
+  /** The engine that gives the answer: where two were asked at once it need not be the last one. Empty in older records. */
+  readonly engine: string
+  readonly engine_model: string
+  readonly serves: string
 }
 
 export type Ending = {

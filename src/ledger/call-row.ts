@@ -152,7 +152,7 @@ const count = (figure: number, max = Number.MAX_SAFE_INTEGER): number =>
   figure > 0 ? Math.min(Math.round(figure), max) : 0
 
 const recoveredEnding = (call: OpenCall, intent: Intent): Ending => {
-  const last = call.attempts.at(-1) ?? intent
+  const answering = answeringOf(call, intent)
   const progress = call.progress !== null && call.progress.completion_tokens > 0 ? call.progress : null
   return {
     kind: 'ending',
@@ -161,8 +161,8 @@ const recoveredEnding = (call: OpenCall, intent: Intent): Ending => {
     ending: 'recovered',
     status: 0,
     finish_reason: '',
-    engine: last.engine,
-    engine_model: last.engine_model,
+    engine: answering.engine,
+    engine_model: answering.engine_model,
     prompt_tokens: progress === null ? 0 : progress.prompt_tokens || intent.prompt_tokens_estimate,
     cached_tokens: 0,
     completion_tokens: progress?.completion_tokens ?? 0,
@@ -177,8 +177,16 @@ const recoveredEnding = (call: OpenCall, intent: Intent): Ending => {
     failure: '',
     audio_input_tokens: 0,
     audio_output_tokens: 0,
-    serves: last.serves,
+    serves: answering.serves,
   }
+}
+
+/** The engine that gave what was delivered; the last one that was asked if nothing was, unless it had lost by then. */
+const answeringOf = (call: OpenCall, intent: Intent): Pick<Ending, 'engine' | 'engine_model' | 'serves'> => {
+  const last = call.attempts.at(-1) ?? intent
+  const { progress } = call
+  if (!progress?.engine) return last
+  return progress.completion_tokens > 0 || progress.at_ms >= last.at_ms ? progress : last
 }
 
 const missingIntent = (call: OpenCall): Intent => ({

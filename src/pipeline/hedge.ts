@@ -11,7 +11,7 @@ import { judge } from './engine-record.ts'
 import type { Flight, Leg, Second } from './flight.ts'
 import { hedgeDelayMs, noteWait } from './hedge-delay.ts'
 import type { House } from './house.ts'
-import { recordAttempt } from './intent.ts'
+import { answeredBy, recordAttempt } from './intent.ts'
 import { goesOn } from './leave.ts'
 import { type Answer, Miss } from './outcome.ts'
 import { leavePlace } from './place.ts'
@@ -74,7 +74,25 @@ const raced = async (
   else leg.adopt()
   const open: Call = call
   open.target = won.target
+  if (won.target === target && !(won.outcome instanceof Miss) && won.outcome.kind === 'stream')
+    recordWinner(call, house)
   return won
+}
+
+/** Writes down that the answer is not from the engine that was asked last, as a journal without an ending would have it. */
+const recordWinner = (call: Routed, house: House): void => {
+  if (!house.journal.has_room()) return
+  const position = house.journal.append({
+    kind: 'progress',
+    call_id: call.id,
+    at_ms: house.now(),
+    prompt_tokens: 0,
+    completion_tokens: 0,
+    usage_source: 'estimated',
+    ...answeredBy(call),
+  })
+  if (position instanceof Failure)
+    house.log('warn', 'winner_not_recorded', { call_id: call.id, because: position.code })
 }
 
 const isInTime = async (first: Promise<unknown>, after_ms: number): Promise<boolean> => {

@@ -2,6 +2,7 @@ import type { Model, Target } from '../balance/catalogue.ts'
 import { beginAttempt } from '../balance/decision.ts'
 import { Failure } from '../base/failure.ts'
 import { promptSize } from '../engines/prompt-size.ts'
+import type { Progress } from '../journal/record.ts'
 import type { Call, Routed } from './call.ts'
 import type { House } from './house.ts'
 import { streams } from './upstream-request.ts'
@@ -49,6 +50,13 @@ export const recordAttempt = (call: Call, house: House, target: Target, because:
   } as const
   if (house.journal.append(record) instanceof Failure) house.log('error', 'attempt_not_recorded', { call_id: call.id })
 }
+
+/** The engine that a call is answered by, as the journal has it. */
+export const answeredBy = ({ target, model }: Call): Pick<Progress, 'engine' | 'engine_model' | 'serves'> => ({
+  engine: target?.engine.name ?? '',
+  engine_model: target?.model ?? '',
+  serves: servedBy(target, model),
+})
 
 /** The model that a target serves, as the journal has it: empty for the one that was asked for. */
 export const servedBy = (target: Target | undefined, asked: Model | undefined): string =>

@@ -6,7 +6,7 @@ import { CountedPart, countedWhole, countWaitMs, expectCount, isSilent, wholeTok
 import { estimated, type Tokens } from './estimate.ts'
 import type { House } from './house.ts'
 import type { Flight } from './flight.ts'
-import { promptTokens } from './intent.ts'
+import { answeredBy, promptTokens } from './intent.ts'
 import { leaveAll } from './place.ts'
 import type { WholeAnswer } from './outcome.ts'
 import type { End } from './settle.ts'
@@ -105,6 +105,7 @@ export class StreamAccount {
       prompt_tokens,
       completion_tokens,
       usage_source: by_engine ? 'engine' : 'estimated',
+      ...answeredBy(this.#call),
     })
     if (position instanceof Failure)
       this.#house.log('warn', 'progress_not_recorded', { call_id: this.#call.id, because: position.code })

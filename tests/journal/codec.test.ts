@@ -95,14 +95,19 @@ describe('other versions', () => {
     prompt_tokens: 6,
     completion_tokens: 7,
     usage_source: 'estimated',
+    engine: 'e1',
+    engine_model: 'm1-instruct',
+    serves: 'm1',
   }
-  // The fixed part of a progress record: 4 + 2 (text) + 8 + 4 + 4 + 1.
-  const fixed = 23
+  // The fixed part of a progress record: 4 + 2 (text) + 8 + 4 + 4 + 1 + 3 × 2 (texts).
+  const fixed = 29
   test('fields that an older writer did not know are zero', () => {
-    const length = encodeRecord(area, 0, record)
-    const older = areaOf(Buffer.concat([area.bytes.subarray(0, 18), area.bytes.subarray(fixed, length)]))
+    encodeRecord(area, 0, record)
+    const of_id = area.bytes.subarray(fixed, fixed + record.call_id.length)
+    const older = areaOf(Buffer.concat([area.bytes.subarray(0, 18), of_id]))
     older.view.setUint16(2, 18, true)
-    const want = { ...record, completion_tokens: 0, usage_source: 'engine' } as const
+    const unknown = { engine: '', engine_model: '', serves: '' }
+    const want = { ...record, ...unknown, completion_tokens: 0, usage_source: 'engine' } as const
     expect(decodeRecord(older, 0, older.bytes.length)).toEqual(want)
   })
   test('fields of a newer writer are passed over', () => {

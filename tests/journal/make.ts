@@ -82,7 +82,16 @@ export const anyRecord = (roll: Roll): JournalRecord => {
     }),
     () => ({ kind: 'attempt', ...common, engine: text(), engine_model: text(), because: text(), serves: text() }),
     () => ({ kind: 'decision', ...common, text: text() }),
-    () => ({ kind: 'progress', ...common, prompt_tokens: u32(), completion_tokens: u32(), usage_source }),
+    () => ({
+      kind: 'progress',
+      ...common,
+      prompt_tokens: u32(),
+      completion_tokens: u32(),
+      usage_source,
+      engine: text(),
+      engine_model: text(),
+      serves: text(),
+    }),
     () => ({
       ...ending(''),
       ...common,

@@ -59,6 +59,9 @@ export const progress = (call_id: string, changes: Partial<Progress> = {}): Prog
   prompt_tokens: 100,
   completion_tokens: 20,
   usage_source: 'estimated',
+  engine: '',
+  engine_model: '',
+  serves: '',
   ...changes,
 })
 

@@ -43,6 +43,8 @@ const net = (entries: readonly NewEntry[]) => {
 type Case = [why: string, records: JournalRecord[], row: Partial<CallRow>, entries: string[]]
 const A = intent('a')
 const Z = ending('a')
+/** The engine of the intent, as progress has it. */
+const FIRST = { engine: A.engine, engine_model: A.engine_model }
 
 test.each<Case>([
   [
@@ -190,6 +192,30 @@ test.each<Case>([
     'died at the second engine',
     [A, attempt('a')],
     { ending: 'recovered', engine: 'e2', engine_model: 'm1-other', attempts: 2, total_ms: 10 },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'died at the first engine, which had won against the second',
+    [A, attempt('a', { because: 'hedge' }), progress('a', { at_ms: AT_MS + 10, completion_tokens: 0, ...FIRST })],
+    { ending: 'recovered', engine: 'e1', engine_model: 'm1-instruct', attempts: 2, charge_nanodollars: 0n },
+    [HOLD, RELEASE_ALL],
+  ],
+  [
+    'died at the first engine, which had won against a fallback, midway',
+    [A, attempt('a', { because: 'hedge', serves: 'm0' }), progress('a', FIRST)],
+    { ending: 'recovered', engine: 'e1', model: 'm1', attempts: 2, charge_nanodollars: 360_000n },
+    [HOLD, 'capture held:acme → revenue 360000', 'release held:acme → tenant:acme 9640000'],
+  ],
+  [
+    'died before a third engine went on: what was delivered is the first one’s',
+    [A, progress('a', FIRST), attempt('a', { at_ms: AT_MS + 600, serves: 'm0' })],
+    { ending: 'recovered', engine: 'e1', model: 'm1', attempts: 2, charge_nanodollars: 360_000n },
+    [HOLD, 'capture held:acme → revenue 360000', 'release held:acme → tenant:acme 9640000'],
+  ],
+  [
+    'died at an engine after the winner of two gave nothing',
+    [A, progress('a', { at_ms: AT_MS + 5, completion_tokens: 0, ...FIRST }), attempt('a')],
+    { ending: 'recovered', engine: 'e2', charge_nanodollars: 0n },
     [HOLD, RELEASE_ALL],
   ],
   [

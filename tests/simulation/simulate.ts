@@ -214,6 +214,9 @@ class Life {
           prompt_tokens: 20,
           completion_tokens,
           usage_source: 'estimated',
+          engine: '',
+          engine_model: '',
+          serves: '',
         })
       // Long ones make segments end.
       else
