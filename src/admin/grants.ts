@@ -5,7 +5,7 @@ import { knownNames, quoted } from '../config/faults.ts'
 import { logged } from '../ledger/admin-log.ts'
 import { ordersPage, placeOrder } from '../ledger/adjustment-orders.ts'
 import type { OrderRow } from '../ledger/house-tables.ts'
-import { oneCall } from '../ledger/queries.ts'
+import { chargedTo, oneCall } from '../ledger/queries.ts'
 import { isoOf } from '../ledger/wire.ts'
 import { fieldFault } from './input.ts'
 import type { Operator } from './operator.ts'
@@ -87,6 +87,9 @@ const EXAMPLES = {
 
 const POSTING = 'The accountant posts it to the ledger within a second; `posted` says whether it has.'
 
+const BOUND =
+  'What refunds and adjustments give a tenant is, all together, at most what its calls were charged, and what adjustments took from it: more answers 400 with what is left. Money beyond that is a grant.'
+
 /** Money that people move: each order becomes one entry of the ledger, with its reason. */
 export const GRANT_ROUTES: readonly AdminRoute[] = (
   [
@@ -100,7 +103,7 @@ export const GRANT_ROUTES: readonly AdminRoute[] = (
     path: `/admin/${name}`,
     tag: 'finance',
     summary,
-    description: `${POSTING} 201 for a new order, 200 for one that was there.`,
+    description: `${kind === 'grant' ? '' : `${BOUND} `}${POSTING} 201 for a new order, 200 for one that was there.`,
     body: body as typeof Refund,
     body_example: { tenant: 'demo', ...EXAMPLES[kind] },
     status: 201,
@@ -134,6 +137,7 @@ const order = (kind: OrderRow['kind'], operator: Operator, asked: Static<typeof 
   const names = tenantNames(house)
   if (of_call === undefined && !names.includes(tenant))
     return fieldFault('tenant', `${quoted(tenant)} is not a tenant`, knownNames(tenant, names, 'tenant'))
+  const charged = { to_tenant: chargedTo(house.ledger_reader, tenant), ...(of_call && { by_call: of_call.charge }) }
   const at_ms = Math.floor(house.now())
   const { name: actor } = operator
   const wanted = {
@@ -148,7 +152,7 @@ const order = (kind: OrderRow['kind'], operator: Operator, asked: Static<typeof 
   }
   const placed = logged(
     house.house_db,
-    () => placeOrder(house.house_db, wanted, of_call?.charge),
+    () => placeOrder(house.house_db, wanted, charged),
     ({ order: { id }, is_new }) => ({
       at_ms,
       actor,

@@ -1,4 +1,4 @@
-import { and, desc, eq, gte, lt, sql } from 'drizzle-orm'
+import { and, desc, eq, gte, lt, ne, sql } from 'drizzle-orm'
 import { Failure } from '../base/failure.ts'
 import { newId } from '../base/ids.ts'
 import { limits } from '../base/limits.ts'
@@ -17,14 +17,22 @@ export type NewOrder = Omit<OrderRow, 'n' | 'id'> & {
   readonly id?: string
 }
 
+/** What was charged, in nanodollars: the bound of what can be given back. */
+export type Charged = {
+  /** To the tenant, by all its calls: refunds and adjustments together give back no more. */
+  readonly to_tenant: bigint
+  /** By the call that is refunded, if the order names one: its refunds together are no more. */
+  readonly by_call?: bigint
+}
+
 /**
  * Takes an order down. One with an `id` that is there already is the same order, and nothing is done, if it says the
- * same; else it is a conflict. A refund of a call can, with those before it, not exceed `refundable`.
+ * same; else it is a conflict. Refunds and adjustments give back what was charged and no more: see {@link Charged}.
  */
 export const placeOrder = (
   store: Store,
   wanted: NewOrder,
-  refundable?: bigint,
+  charged: Charged,
 ): { readonly order: OrderRow; readonly is_new: boolean } | Failure => {
   const id = wanted.id ?? newId('order')
   const before = readOrder(store, id)
@@ -32,14 +40,8 @@ export const placeOrder = (
     return isSame(before, wanted)
       ? { order: before, is_new: false }
       : new Failure('conflict', { says: `There is another order ${id} already.`, param: 'id' })
-  if (wanted.call_id !== null && refundable !== undefined) {
-    const left = refundable - refundedOf(store, wanted.call_id)
-    if (wanted.amount_nanodollars > left)
-      return new Failure('field_invalid', {
-        param: 'usd',
-        says: `usd: more than is left of the charge of ${wanted.call_id}: ${usd(left)} USD can be refunded.`,
-      })
-  }
+  const excess = wanted.kind === 'grant' ? undefined : excessOf(store, wanted, charged)
+  if (excess) return excess
   const order = store.drizzle
     .insert(orders)
     .values({ ...wanted, id, n: sql`NULL` })
@@ -86,6 +88,33 @@ export const refundedOf = ({ drizzle }: Store, call_id: string): bigint =>
     .from(orders)
     .where(and(eq(orders.call_id, call_id), eq(orders.kind, 'refund')))
     .get()?.sum ?? 0n
+
+/** What refunds and adjustments gave a tenant so far, posted or not, less what adjustments took from it. */
+export const givenBackTo = ({ drizzle }: Store, tenant: string): bigint =>
+  drizzle
+    .select({ sum: sql`coalesce(sum(${orders.amount_nanodollars}), 0)`.mapWith(BigInt) })
+    .from(orders)
+    .where(and(eq(orders.tenant, tenant), ne(orders.kind, 'grant')))
+    .get()?.sum ?? 0n
+
+const excessOf = (
+  store: Store,
+  { call_id, tenant, amount_nanodollars }: NewOrder,
+  charged: Charged,
+): Failure | undefined => {
+  const fault = (says: string): Failure => new Failure('field_invalid', { param: 'usd', says: `usd: ${says}` })
+  if (call_id !== null && charged.by_call !== undefined) {
+    const left = charged.by_call - refundedOf(store, call_id)
+    if (amount_nanodollars > left)
+      return fault(`more than is left of the charge of ${call_id}: ${usd(left)} USD can be refunded.`)
+  }
+  const given = givenBackTo(store, tenant)
+  const left = charged.to_tenant > given ? charged.to_tenant - given : 0n
+  if (amount_nanodollars <= left) return undefined
+  return fault(
+    `more than ${tenant} can be given back: its calls were charged ${usd(charged.to_tenant)} USD in all, refunds and adjustments gave back ${usd(given)} USD so far, which leaves ${usd(left)} USD. Other money is a grant.`,
+  )
+}
 
 /** Takes a budget increase down. */
 export const addIncrease = ({ drizzle }: Store, increase: Omit<BudgetIncreaseRow, 'n'>): BudgetIncreaseRow =>

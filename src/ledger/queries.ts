@@ -160,6 +160,10 @@ export const balances = ({ sqlite }: Store): Balance[] =>
     )
     .all()
 
+/** What all calls of a tenant were charged, in nanodollars. */
+export const chargedTo = (store: Store, tenant: string): bigint =>
+  usage(store, [], { tenant })[0]?.charge_nanodollars ?? 0n
+
 const DAY_MS = 86_400_000
 
 const conditions = ({ tenant, model, from_ms, to_ms }: CallFilter): (SQL | undefined)[] => [

@@ -139,25 +139,25 @@ describe('orders', () => {
     ).toBe('conflict')
     expect((await post('refunds', { call_id: 'c4', usd: '0.01', reason: '=slow, "very"' })).status).toBe(201)
     expect((await post('adjustments', { tenant: 'acme', usd: '-0.000000001', reason: 'rounding' })).status).toBe(201)
-    expect((await post('adjustments', { tenant: 'acme', usd: '0.5', reason: 'goodwill' })).status).toBe(201)
+    expect((await post('adjustments', { tenant: 'acme', usd: '0.05', reason: 'goodwill' })).status).toBe(201)
     postOrders()
     postOrders()
     const again = await house.ask('GET', '/admin/grants?tenant=acme')
     expect(again.json.data).toMatchObject([{ id: 'c-17', posted: true, actor: 'admin' }])
     const { json } = await house.ask('GET', '/admin/invoices/acme/2026-01')
     expect(json.refunds).toMatchObject([{ call_id: 'c4', usd: '0.01', reason: '=slow, "very"' }])
-    expect(json.adjustments.map(({ usd }: any) => usd)).toEqual(['-0.000000001', '0.50'])
+    expect(json.adjustments.map(({ usd }: any) => usd)).toEqual(['-0.000000001', '0.05'])
     expect(json.totals).toMatchObject({
       charge_usd: '0.0537',
       refunds_usd: '0.01',
-      adjustments_usd: '0.499999999',
+      adjustments_usd: '0.049999999',
       grants_usd: '100.00',
-      total_usd: '-0.456299999',
+      total_usd: '-0.006299999',
     })
     const charged = BigInt(6_550_000 * 4 + 11_350_000 * 4)
     expect(balances(house.ledger_db)).toContainEqual({
       account: 'tenant:acme',
-      balance_nanodollars: 100_000_000_000n + 10_000_000n + 499_999_999n - charged,
+      balance_nanodollars: 100_000_000_000n + 10_000_000n + 49_999_999n - charged,
     })
     expect(findFaults(house.ledger_db)).toEqual([])
   })
@@ -172,7 +172,7 @@ describe('orders', () => {
     const total = rows.findIndex(([kind]) => kind === 'total')
     const nano = (usd: string) => BigInt(Math.round(Number(usd) * 1e9))
     const sum = rows.slice(1, total).reduce((all, row) => all + nano(row[column] || '0'), 0n)
-    expect([sum, nano(rows[total]![column]!)]).toEqual([-456_299_999n, -456_299_999n])
+    expect([sum, nano(rows[total]![column]!)]).toEqual([-6_299_999n, -6_299_999n])
     expect(text).toContain(`"'=slow, ""very"""`)
     expect(rows.slice(1).map(([kind]) => kind)).toEqual(
       'usage usage usage usage usage unpriced refund adjustment adjustment total grant'.split(' '),
@@ -193,9 +193,32 @@ describe('orders', () => {
     ['refunds', { call_id: 'c4', usd: '0.00135', reason: 'all that is left' }, 201, null],
     ['refunds', { call_id: 'c4', usd: '0.000000001', reason: 'nothing is left' }, 400, 'usd'],
     ['refunds', { call_id: 'c5', usd: '0.1', reason: 'was not charged' }, 400, 'usd'],
+    // Of 0.0716 that acme was charged, 0.01 + 0.00135 and 0.049999999 were given back.
+    ['refunds', { tenant: 'acme', usd: '0.010250002', reason: 'more than all that it was charged' }, 400, 'usd'],
+    ['refunds', { tenant: 'acme', usd: '999999999', reason: 'mistyped' }, 400, 'usd'],
+    ['refunds', { call_id: 'c1', usd: '0.00655', reason: 'one call' }, 201, null],
+    ['adjustments', { tenant: 'acme', usd: '0.003700002', reason: 'more than is left' }, 400, 'usd'],
+    ['adjustments', { tenant: 'acme', usd: '0.0037', reason: 'nearly all' }, 201, null],
+    ['refunds', { call_id: 'c2', usd: '0.00655', reason: 'all of a call, but not of the tenant' }, 400, 'usd'],
+    ['refunds', { tenant: 'acme', usd: '0.000000001', reason: 'the rest' }, 201, null],
+    ['refunds', { tenant: 'acme', usd: '0.000000001', reason: 'nothing is left' }, 400, 'usd'],
+    ['adjustments', { tenant: 'acme', usd: '-0.25', reason: 'by mistake' }, 201, null],
+    ['adjustments', { tenant: 'acme', usd: '0.25', reason: 'and back' }, 201, null],
+    ['adjustments', { tenant: 'acme', usd: '0.000000001', reason: 'nothing is left' }, 400, 'usd'],
+    ['grants', { tenant: 'acme', usd: '1000000', reason: 'grants have no bound' }, 201, null],
   ])('%s of %j answers %i', async (kind, body, status, param) => {
     const answer = await post(kind, body)
     expect([answer.status, answer.json.error?.param ?? null]).toEqual([status, param])
+  })
+
+  test('one that gives back more than was charged is told how much is left', async () => {
+    const { json } = await post('refunds', { tenant: 'zeta', usd: '0.02', reason: 'mistyped' })
+    expect(json.error.message).toBe(
+      'usd: more than zeta can be given back: its calls were charged 0.01135 USD in all, refunds and adjustments gave back 0.00 USD so far, which leaves 0.01135 USD. Other money is a grant.',
+    )
+    // The same order again is the same order, though nothing is left for another.
+    const all = { tenant: 'zeta', usd: '0.01135', reason: 'all of it', id: 'zeta-1' }
+    expect([(await post('refunds', all)).status, (await post('refunds', all)).status]).toEqual([201, 200])
   })
 })
 
