@@ -14,7 +14,8 @@ import type { Call } from './call.ts'
 import { worstNanodollars } from './charge.ts'
 import type { House } from './house.ts'
 import { imagesIn } from './images.ts'
-import { completionTokensMax, promptTokensMax } from './prompt-bound.ts'
+import { type Most, overBudget, overMinute, windowInWords } from './never-fits.ts'
+import { answersMax, completionTokensMax, promptTokensMax } from './prompt-bound.ts'
 import { rateExceeded, rateHeaders } from './rate-headers.ts'
 
 type Known = Call & { readonly key: KeyRecord; readonly tenant: Tenant; readonly body: Body; readonly model: Model }
@@ -39,9 +40,10 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   const price = priceAt(model, call.received_at_ms)
   const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion, call.images)
   const tokens = prompt + completion
-  const over = takeTokens(call, house, rates, tokens, prompt)
+  const most = { prompt, tokens, nanodollars }
+  const over = takeTokens(call, house, rates, most)
   if (over) return over
-  const claims = claimBudgets(call, house, budgets, nanodollars)
+  const claims = claimBudgets(call, house, budgets, most)
   if (claims instanceof Failure) {
     settleTokens(house.table, house.worker, rates, tokens, 0, house.now())
     return claims
@@ -61,7 +63,7 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
 /** The ceiling of answers whose client set none: the model's, or what the tightest token limit allows in a whole minute. */
 const ceilingOf = (call: Known, rates: readonly RateClaim[], prompt: number): number => {
   const { ceiling_tokens } = call.model.config
-  const answers = completionTokensMax(call, 1)
+  const answers = answersMax(call)
   if (rates.length === 0 || answers === 0 || call.body.tokens_max !== undefined) return ceiling_tokens
   const least = Math.min(...rates.map(({ per_minute }) => per_minute))
   const fits = Math.floor((least - prompt) / answers)
@@ -115,44 +117,42 @@ const takeBodyLimits = (call: Known, house: House): Failure | undefined => {
   return undefined
 }
 
-const tokenClaims = (call: Known, house: House): RateClaim[] | Failure => {
-  const claims: RateClaim[] = []
-  const add = (per_minute: number | undefined, find: () => Subject | undefined): boolean => {
+/** A limit of tokens, and who has it. */
+type TokenClaim = RateClaim & { readonly whose: string }
+
+const tokenClaims = (call: Known, house: House): TokenClaim[] | Failure => {
+  const claims: TokenClaim[] = []
+  const add = (whose: string, per_minute: number | undefined, find: () => Subject | undefined): boolean => {
     if (per_minute === undefined) return true
     const subject = find()
-    if (subject !== undefined) claims.push({ subject, per_minute })
+    if (subject !== undefined) claims.push({ subject, per_minute, whose })
     return subject !== undefined
   }
   const { key, tenant, model, body } = call
   const of_user = body.end_user === '' ? undefined : tenant.config.end_user?.limits.tokens_per_minute
   const fits =
-    add(key.tokens_per_minute, () => subjectOf(house.table, 'key', key.id)) &&
-    add(tenant.config.limits.tokens_per_minute, () => tenant.subject) &&
-    add(of_user, () => subjectOf(house.table, 'end_user', `${tenant.name}/${body.end_user}`)) &&
-    add(model.config.limits.tokens_per_minute, () => model.limits_subject)
+    add('key', key.tokens_per_minute, () => subjectOf(house.table, 'key', key.id)) &&
+    add('tenant', tenant.config.limits.tokens_per_minute, () => tenant.subject) &&
+    add('end user', of_user, () => subjectOf(house.table, 'end_user', `${tenant.name}/${body.end_user}`)) &&
+    add('model', model.config.limits.tokens_per_minute, () => model.limits_subject)
   return fits ? claims : new Failure('table_full', { retry_after_s: 60 })
 }
 
-const takeTokens = (
-  call: Call,
-  house: House,
-  rates: readonly RateClaim[],
-  tokens: number,
-  prompt: number,
-): Failure | undefined => {
+const takeTokens = (call: Known, house: House, rates: readonly TokenClaim[], most: Most): Failure | undefined => {
   if (rates.length === 0) return undefined
-  const { refused, states } = holdTokens(house.table, house.worker, rates, tokens, house.now())
+  const { table, worker } = house
+  const least = rates.reduce((one, other) => (other.per_minute < one.per_minute ? other : one))
+  // A limit of 0 is closed, and may be opened.
+  if (least.per_minute > 0 && least.per_minute < most.tokens) {
+    const { states } = holdTokens(table, worker, [least], most.tokens, house.now())
+    return overMinute(call, least.whose, most, states[0]!)
+  }
+  const { refused, states } = holdTokens(table, worker, rates, most.tokens, house.now())
   call.token_rate = states.reduce((tight, state) => (state.remaining < tight.remaining ? state : tight))
   if (refused < 0) return undefined
   const state = states[refused]!
-  const says =
-    tokens <= state.limit
-      ? `The limit of ${state.limit} tokens a minute is used up.`
-      : `The call may use ${tokens} tokens, more than the limit of ${state.limit} allows in a whole minute. Waiting does not help: ${
-          prompt < state.limit ? 'set a smaller max_tokens' : `the prompt alone may be ${prompt} tokens, send less`
-        }.`
   return new Failure('rate_exceeded', {
-    says,
+    says: `The limit of ${state.limit} tokens a minute for this ${rates[refused]!.whose} is used up.`,
     retry_after_s: state.retry_after_ms / 1000,
     headers: rateHeaders(call.rate, state),
   })
@@ -162,7 +162,7 @@ const claimBudgets = (
   call: Known,
   house: House,
   budgets: readonly LiveBudget[],
-  hold: bigint,
+  most: Most,
 ): BudgetClaim[] | Failure => {
   // A clock that was read just before a window's edge is read again, once.
   for (let turn = 0; ; turn++) {
@@ -172,6 +172,11 @@ const claimBudgets = (
       if (claim === undefined) return new Failure('table_full', { retry_after_s: 60 })
       claims.push(claim)
     }
+    const hold = most.nanodollars
+    const least = claims.reduce((one, { limit }, at) => (limit < claims[one]!.limit ? at : one), 0)
+    const limit = claims[least]?.limit ?? 0n
+    // A budget of 0 is closed, and may be raised.
+    if (limit > 0n && limit < hold) return overBudget(call, budgets[least]!, limit, most)
     const answer = holdBudgets(house.table, house.worker, claims, hold)
     if (answer === BUDGETS_HELD) return claims
     if (answer >= 0) return exceeded(budgets[answer]!, claims[answer]!, hold, call, house)
@@ -188,10 +193,9 @@ const exceeded = (live: LiveBudget, claim: BudgetClaim, hold: bigint, call: Call
   const used = readBudget(house.table, claim.slot, claim.window)?.used ?? 0n
   const left = claim.limit > used ? claim.limit - used : 0n
   const { end_ms } = live.budget.windowAt(call.received_at_ms)
-  const { per, timezone } = live.config
   const resets = Number.isFinite(end_ms) ? ` It begins anew at ${new Date(end_ms).toISOString()}.` : ''
   return new Failure('budget_exceeded', {
-    says: `The budget of ${live.whose} (${usd(claim.limit)} USD, ${per === 'total' ? 'in all' : `a ${per}, ${timezone}`}) has ${usd(left)} USD left, and this call may cost ${usd(hold)} USD.${resets}`,
+    says: `The budget of ${live.whose} (${usd(claim.limit)} USD, ${windowInWords(live)}) has ${usd(left)} USD left, and this call may cost ${usd(hold)} USD.${resets}`,
     retry_after_s: Number.isFinite(end_ms) ? Math.min((end_ms - call.received_at_ms) / 1000, 86_400) : 3_600,
   })
 }

@@ -9,7 +9,8 @@ export const MEDIA_TOKENS_MAX = 16_384
 /** What a chat template may add beyond the marks of each message: a system prompt of its own. */
 export const TEMPLATE_TOKENS_MAX = 256
 
-type Asked = { readonly body: Body; readonly arrival: { readonly endpoint: Endpoint } }
+/** A call of which the body is known. */
+export type Asked = { readonly body: Body; readonly arrival: { readonly endpoint: Endpoint } }
 
 /**
  * The most prompt tokens that a request can have. No byte-level tokenizer makes more tokens than there are UTF-8 bytes,
@@ -55,11 +56,14 @@ const rewrittenBytes = (bytes: Uint8Array): number => {
  * The most completion tokens that a request can have, `ceiling` standing for a bound that it does not name. Engines differ
  * in which of the two bounds they heed, so the larger counts; every prompt of a list gets its own answers.
  */
-export const completionTokensMax = ({ body, arrival }: Asked, ceiling: number): number => {
+export const completionTokensMax = (asked: Asked, ceiling: number): number =>
+  Math.max(asked.body.tokens_max ?? ceiling, asked.body.tokens_most) * answersMax(asked)
+
+/** The most answers that a request can have, shown or not: choices of every prompt; 0 where nothing is generated. */
+export const answersMax = ({ body, arrival }: Asked): number => {
   if (!arrival.endpoint.streams) return 0
-  const { values } = body.scan
-  const lists = arrival.endpoint.prompt_field === 'prompt' ? promptsIn(body.bytes, values.prompt) : 1
-  return Math.max(body.tokens_max ?? ceiling, body.tokens_most) * Math.max(body.n, body.best_of) * lists
+  const lists = arrival.endpoint.prompt_field === 'prompt' ? promptsIn(body.bytes, body.scan.values.prompt) : 1
+  return Math.max(body.n, body.best_of) * lists
 }
 
 /** How many prompts a `prompt` has: texts or lists of tokens in a list count each; a list of numbers is one. */

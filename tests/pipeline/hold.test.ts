@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from 'bun:test'
 import { Failure } from '../../src/base/failure.ts'
-import { LIMITS, catalogueOf, simCall, simHouse } from '../simulation/sim-house.ts'
+import { catalogueOf, simCall, simHouse } from '../simulation/sim-house.ts'
+import { renderFailure } from '../../src/http/render.ts'
+import { parseBody } from '../../src/pipeline/body.ts'
+import { type Endpoint, ENDPOINTS } from '../../src/pipeline/endpoints.ts'
 import { settleHold, takeHold } from '../../src/pipeline/hold.ts'
 import { readBudget } from '../../src/quota/budget-state.ts'
 import { SUBJECT } from '../../src/table/layout.ts'
@@ -80,7 +83,13 @@ test('a token limit that refuses leaves no money held', () => {
   const first = callOf(100, '')
   take(first)
   const before = used(first)
-  expect(take(callOf(LIMITS.tokens_per_minute, ''))!.code).toBe('rate_exceeded')
+  const limits = { tokens_per_minute: first.held!.tokens + 50 }
+  const second = callOf(100, '')
+  second.tenant = { ...second.tenant!, config: { ...second.tenant!.config, limits } }
+  expect(take(second)).toMatchObject({
+    code: 'rate_exceeded',
+    detail: { says: `The limit of ${limits.tokens_per_minute} tokens a minute for this tenant is used up.` },
+  })
   expect(used(first)).toEqual(before)
 })
 
@@ -108,22 +117,133 @@ test('a call that sets no bound gets what a whole minute allows, so a small toke
   settleHold(open, house, 0n, 0)
 })
 
+/** A call with other members, under a limit of tokens a minute of its tenant. */
+const asks = (members: object, tokens_per_minute: (prompt: number) => number, endpoint: Endpoint = ENDPOINTS.chat) => {
+  const call = callOf(1, '')
+  const text = JSON.stringify({ model: 'm0', messages: [{ role: 'user', content: 'hi' }], ...members })
+  const limits = { tokens_per_minute: tokens_per_minute(Buffer.byteLength(text) + 256) }
+  const body = parseBody(Buffer.from(text), true)
+  if (body instanceof Failure) throw body
+  Object.assign(call, {
+    body,
+    arrival: { endpoint },
+    tenant: { ...call.tenant!, config: { ...call.tenant!.config, limits } },
+  })
+  return call
+}
+
+const NEVER = 'it never fits, however long it waits. '
 test.each([
   {
-    why: 'the answer',
-    limit: (prompt: number) => prompt + 10,
-    says: 'Waiting does not help: set a smaller max_tokens.',
+    why: 'one answer',
+    members: { max_tokens: 100 },
+    room: 10,
+    says: 'Set max_tokens to 10 at most.',
+    param: 'max_tokens',
+    fits: { max_tokens: 10 },
+  },
+  {
+    why: 'several answers',
+    members: { max_tokens: 100, n: 3 },
+    room: 200,
+    says: 'Set max_tokens to 66 at most, as each of its 3 answers may have so many.',
+    param: 'max_tokens',
+    fits: { max_tokens: 66 },
+  },
+  {
+    why: 'answers that are made and not shown',
+    members: { prompt: 'hi', max_completion_tokens: 100, n: 1, best_of: 4 },
+    room: 100,
+    says: 'Set max_completion_tokens to 25 at most, as each of its 4 answers may have so many.',
+    param: 'max_completion_tokens',
+    fits: { max_completion_tokens: 25 },
+  },
+  {
+    why: 'both bounds, of which engines heed either',
+    members: { max_tokens: 500, max_completion_tokens: 20 },
+    room: 100,
+    says: 'Set max_tokens to 100 at most.',
+    param: 'max_tokens',
+    fits: { max_tokens: 100 },
+  },
+  {
+    why: 'so many answers that none has a token',
+    members: { max_tokens: 5, n: 100 },
+    room: 40,
+    says: 'Its 100 answers may have 40 tokens together: ask for fewer.',
+    param: 'n',
+    fits: { n: 8 },
+  },
+  {
+    why: 'so many answers, and no bound',
+    members: { n: 100 },
+    room: 40,
+    says: 'Its 100 answers may have 10 tokens together: ask for fewer.',
+    param: 'n',
+    fits: { n: 10 },
+  },
+  {
+    why: 'so many prompts',
+    members: { prompt: ['a', 'b', 'c', 'd'], max_tokens: 5 },
+    room: 3,
+    says: 'Its 4 answers may have 3 tokens together: ask for fewer.',
+    param: 'prompt',
+    fits: { prompt: ['a', 'b', 'c'], max_tokens: 1 },
+    endpoint: ENDPOINTS.completions,
   },
   {
     why: 'the prompt alone',
-    limit: () => 20,
-    says: /Waiting does not help: the prompt alone may be \d+ tokens, send less\.$/,
+    members: { max_tokens: 1 },
+    room: -200,
+    says: 'The prompt alone is too much: send less.',
+    param: 'messages',
+    fits: undefined,
   },
-])('beyond a whole minute by $why: the refusal says that waiting does not help', ({ limit, says }) => {
-  const call = callOf(100, '')
-  const tokens_per_minute = limit(call.body!.bytes.length + 256)
-  call.tenant = { ...call.tenant!, config: { ...call.tenant!.config, limits: { tokens_per_minute } } }
-  const refused = take(call)
-  expect(refused!.code).toBe('rate_exceeded')
-  expect(refused!.detail.says).toMatch(says)
+])('beyond a whole minute by $why: no Retry-After, and what it says to send is admitted', (one) => {
+  const { members, room, says, param, fits, endpoint } = one
+  let limit = 0
+  const call = asks(members, (prompt) => (limit = prompt + room), endpoint)
+  const refused = take(call)!
+  expect([refused.code, refused.detail.param]).toEqual(['field_invalid', param])
+  expect(refused.detail.says).toContain(`the limit of this tenant is ${limit} tokens a minute: ${NEVER}${says}`)
+  expect(refused.detail.headers).toMatchObject({ 'x-ratelimit-limit-tokens': String(limit) })
+  const response = renderFailure(refused)
+  expect([response.status, response.headers.get('retry-after')]).toEqual([400, null])
+  expect(tokensHeld()).toBe(0n)
+  if (fits === undefined) return
+  const shorter = { ...members, ...fits }
+  expect(take(asks(shorter, () => limit, endpoint))).toBeUndefined()
+})
+
+test('of several token limits the smallest is told, and one of 0 is closed: that may change', () => {
+  const call = asks({ max_tokens: 1_000 }, (prompt) => prompt + 500)
+  call.key = { ...call.key!, tokens_per_minute: 700 }
+  expect(take(call)!.detail.says).toContain('the limit of this key is 700 tokens a minute')
+  call.key = { ...call.key!, tokens_per_minute: 0 }
+  expect(take(call)).toMatchObject({ code: 'rate_exceeded', detail: { retry_after_s: 60 } })
+})
+
+test.each([
+  [{ max_tokens: 5_000 }, /0\.02 USD a day, UTC: it never fits, .* Set max_tokens to \d+ at most\.$/, 'max_tokens'],
+  [{ max_tokens: 5_000, n: 4 }, /Set max_tokens to \d+ at most, as each of its 4 answers may/, 'max_tokens'],
+  [{}, /Set max_tokens to \d+ at most\.$/, 'max_tokens'],
+  [{ max_tokens: 1, n: 10_000 }, /Its 10000 answers may have \d+ tokens together: ask for fewer\.$/, 'n'],
+  [
+    { max_tokens: 1, messages: [{ role: 'user', content: 'a'.repeat(12_000) }] },
+    /The prompt alone is too much: send less\.$/,
+    'messages',
+  ],
+])('beyond a whole budget, case %#: it is told what would fit', (members, says, param) => {
+  const minute = () => 1_000_000
+  const refused = take(asks({ user: 'u', ...members }, minute))!
+  expect([refused.code, refused.detail.param]).toEqual(['field_invalid', param])
+  expect(refused.detail.says).toMatch(says)
+  expect(refused.detail.retry_after_s).toBeUndefined()
+  expect(tokensHeld()).toBe(0n)
+  if (param === 'messages') return
+  const most = Number(/(\d+) (?:at most|tokens together)/.exec(refused.detail.says!)?.[1])
+  // The bytes of a member that it did not have are of the prompt.
+  const many = { user: 'u', ...members, [param]: most + 32 }
+  expect(take(asks(many, minute))!.code).toBe('field_invalid')
+  expect(take(asks({ ...many, [param]: most }, minute))).toBeUndefined()
 })
