@@ -1,6 +1,7 @@
 import type { AnswerFacts } from '../engines/openai-events.ts'
 import { channelOf, type Fields, fieldsOf, indexOf, listOf, partsOf } from './event-parts.ts'
 import { appendText, decodedText, NOTHING, type Text } from './text-bytes.ts'
+import { ToolCalls } from './tool-calls.ts'
 
 /** Text of one call that is kept; an answer that is longer cannot go on elsewhere. */
 export const DELIVERED_BYTES_MAX = 1024 * 1024
@@ -22,6 +23,7 @@ export class Delivered {
   #first: Uint8Array | undefined
   #bytes = 0
   readonly #texts = new Map<string, Text>()
+  #calls: ToolCalls | undefined
   /** The first choice's content: all there is of most answers. */
   readonly #content: Text = { bytes: NOTHING, size: 0 }
 
@@ -81,7 +83,7 @@ export class Delivered {
     if (event === undefined) return this.#giveUp()
     listOf(fieldsOf(event)['choices']).forEach((item, position) => {
       const choice = fieldsOf(item)
-      const parts = partsOf(choice, indexOf(choice, position))
+      const parts = partsOf(choice, indexOf(choice, position), (this.#calls ??= new ToolCalls()))
       if (parts === undefined) this.#giveUp()
       else for (const { channel, text } of parts) this.add(channel, text)
     })

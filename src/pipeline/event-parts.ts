@@ -1,10 +1,12 @@
+import type { ToolCalls } from './tool-calls.ts'
+
 /** The generated text in one parsed event, piece by piece, to be compared, cut and put together. */
 
 export type Fields = Record<string, unknown>
 
 /** One text of an event: which it belongs to, and how to put another in its place. */
 export type Part = {
-  /** The choice, and which of its texts: `0 content`, `0 reasoning`, `1 tool 2 arguments`. */
+  /** The choice, and which of its texts: `0 content`, `0 reasoning`, `1 tool 2 arguments`, `1 tool 2.1 name`. */
   readonly channel: string
   readonly text: string
   set(text: string): void
@@ -21,8 +23,11 @@ export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(val
 export const indexOf = (holder: Fields, position: number): number =>
   typeof holder['index'] === 'number' ? holder['index'] : position
 
-/** The texts of a choice of a stream, empty ones left out; undefined if it holds what is no text: it cannot be compared. */
-export const partsOf = (choice: Fields, index: number): Part[] | undefined => {
+/**
+ * The texts of a choice of a stream, empty ones left out; undefined if it holds what is no text: it cannot be compared.
+ * `calls` are the tool calls of the answer so far.
+ */
+export const partsOf = (choice: Fields, index: number, calls: ToolCalls): Part[] | undefined => {
   const parts: Part[] = []
   const add = (kind: string, holder: Fields, keys: readonly string[]): boolean => {
     const held = keys.filter((key) => holder[key] !== undefined && holder[key] !== null && holder[key] !== '')
@@ -42,8 +47,10 @@ export const partsOf = (choice: Fields, index: number): Part[] | undefined => {
     addTool(add, 'function', fieldsOf(delta['function_call'])) &&
     listOf(delta['tool_calls']).every((item, position) => {
       const call = fieldsOf(item)
-      const kind = `tool ${indexOf(call, position)}`
-      return addTool(add, kind, fieldsOf(call['function'])) && addTool(add, kind, fieldsOf(call['custom']))
+      const made = [fieldsOf(call['function']), fieldsOf(call['custom'])]
+      const begins = made.some(({ name }) => typeof name === 'string' && name !== '')
+      const kind = `tool ${calls.nameOf(index, indexOf(call, position), begins ? call['id'] : undefined)}`
+      return made.every((one) => addTool(add, kind, one))
     })
   return sound ? parts : undefined
 }

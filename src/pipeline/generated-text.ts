@@ -1,6 +1,7 @@
 import type { AnswerFacts } from '../engines/openai-events.ts'
 import { channelOf, fieldsOf, indexOf, listOf, partsOf } from './event-parts.ts'
 import { appendText, decodedText, NOTHING, type Text } from './text-bytes.ts'
+import { ToolCalls } from './tool-calls.ts'
 
 /**
  * Text of one stream that is kept to be counted, in bytes, all its choices and kinds together; a buffer has up to twice as
@@ -27,6 +28,7 @@ export class GeneratedText {
   #kept = 0
   #parts: string[] = []
   readonly #texts = new Map<string, Text>()
+  #calls: ToolCalls | undefined
   /** The first choice's content: all there is of most answers. */
   readonly #content: Text = { bytes: NOTHING, size: 0 }
 
@@ -72,7 +74,7 @@ export class GeneratedText {
   }
 
   #noteParsed(buffer: Uint8Array, start: number, end: number, bytes: number): void {
-    const texts = textsOf(buffer.subarray(start, end))
+    const texts = textsOf(buffer.subarray(start, end), (this.#calls ??= new ToolCalls()))
     if (texts === undefined) this.unread_bytes += bytes
     else
       for (const [channel, text] of texts) {
@@ -128,10 +130,13 @@ const partingOf = ({ bytes, size }: Text): number => {
 
 const isLetter = (byte: number): boolean => (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a
 
-/** The generated texts in the JSON of an event or of a whole answer, by their channel; undefined if it cannot be read. */
-export const textsOf = (json: Uint8Array): Texts | undefined => {
+/**
+ * The generated texts in the JSON of a whole answer, or of an event after those that made `calls`, by their channel;
+ * undefined if it cannot be read.
+ */
+export const textsOf = (json: Uint8Array, calls = new ToolCalls()): Texts | undefined => {
   try {
-    return generatedIn(JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.byteLength).toString('utf8')))
+    return generatedIn(JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.byteLength).toString('utf8')), calls)
   } catch {
     return undefined // Sound only at first sight.
   }
@@ -140,12 +145,12 @@ export const textsOf = (json: Uint8Array): Texts | undefined => {
 type Texts = readonly (readonly [channel: string, text: string])[]
 
 /** The same of an event or an answer that was parsed. */
-export const generatedIn = (parsed: unknown): Texts | undefined => {
+export const generatedIn = (parsed: unknown, calls = new ToolCalls()): Texts | undefined => {
   const texts: [string, string][] = []
   for (const [position, item] of listOf(fieldsOf(parsed)['choices']).entries()) {
     const choice = fieldsOf(item)
     const { message, delta = message } = choice
-    const parts = partsOf({ ...choice, delta }, indexOf(choice, position))
+    const parts = partsOf({ ...choice, delta }, indexOf(choice, position), calls)
     if (parts === undefined) return undefined
     for (const { channel, text } of parts) texts.push([channel, text])
   }

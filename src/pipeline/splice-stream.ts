@@ -1,5 +1,6 @@
 import type { Delivered } from './delivered.ts'
 import { type Fields, fieldsOf, indexOf, listOf, type Part, partsOf } from './event-parts.ts'
+import { ToolCalls } from './tool-calls.ts'
 
 /**
  * How an answer goes on at another engine. `prefix`: that engine was given the text so far and writes what follows.
@@ -22,6 +23,7 @@ export class Splice {
   /** Choices that began before, and those that had ended. */
   readonly #begun: number
   readonly #finished: ReadonlySet<number>
+  readonly #calls = new ToolCalls()
 
   /** `usage` makes the other engine's figures those of the whole answer; `alias` is the model's name for the client. */
   constructor(
@@ -69,7 +71,7 @@ export class Splice {
 
   /** Takes what is known out of a choice; false if nothing is left of it. */
   #keeps(choice: Fields, index: number): boolean {
-    const parts = partsOf(choice, index)
+    const parts = partsOf(choice, index, this.#calls)
     if (parts === undefined || this.diverged) return this.#diverge()
     const shown = parts.map((part) => this.#new(part, choice['logprobs'] ?? undefined))
     if (shown.includes(undefined)) return this.#diverge()
