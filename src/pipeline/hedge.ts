@@ -56,6 +56,8 @@ const raced = async (
   const one = first.then((outcome) => ({ target, outcome }))
   const two = attempt(call, house, leg, second).then((outcome) => ({ target: second, outcome }))
   let won = await Promise.race([one, two])
+  // Both are given up: what either engine was sent counts.
+  if (won.outcome instanceof Miss && flight.givenUp()) await Promise.all([one, two])
   if (won.outcome instanceof Miss && won.outcome.verdict.next) {
     // A connection that had died of idleness says nothing of its engine.
     if (won.outcome.stale) releaseProbe(house.table, won.target.engine.subject)

@@ -208,6 +208,8 @@ class Relay implements Listener {
   async #finish(wanted: EndingKind, failure = ''): Promise<void> {
     if (this.#ended) return
     this.#ended = true
+    // What the engine had been sent shows when its exchange, which is given up, has ended.
+    if (wanted === 'cut_by_client') await this.#answer
     const done = wanted === 'whole' ? (this.#source?.done_bytes ?? DONE) : undefined
     if (done && this.#call.keeping) await keepAnswer(this.#call, this.#house, 200, streamHeaders(this.#call), done)
     const counting = this.#account.counted(this.#source, this.#flight)
@@ -215,9 +217,8 @@ class Relay implements Listener {
     const ending = this.#call.client_gone ? 'cut_by_client' : wanted
     if (done !== undefined && !this.#deaf) this.#account.sent(done)
     Atomics.sub(this.#house.table.i32, workerI32(this.#house.worker, WORKER.open_streams), 1)
-    const position = this.#flight.close(
-      this.#account.end(ending, this.#source, ending === 'cut_by_client' ? 'client_gone' : failure),
-    )
+    const why = ending === 'cut_by_client' ? 'client_gone' : failure
+    const position = this.#flight.close(this.#account.end(ending, this.#source, why, this.#flight))
     if (this.#source?.state === 'done') void giveBack(this.#reading!, () => this.#flight.cancel())
     else this.#flight.cancel()
     // In strict mode the end of the answer waits for the disk; the client may leave meanwhile.

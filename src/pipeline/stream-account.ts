@@ -111,10 +111,18 @@ export class StreamAccount {
       this.#house.log('warn', 'progress_not_recorded', { call_id: this.#call.id, because: position.code })
   }
 
-  /** What the ending of the call says. `source` is undefined if no stream ever began. */
-  end(ending: EndingKind, source: StreamSource | undefined, failure: string): End {
+  /**
+   * What the ending of the call says. `source` is undefined if no stream ever began: then a client that left pays for
+   * its prompt if an engine can have had a byte of it.
+   */
+  end(
+    ending: EndingKind,
+    source: StreamSource | undefined,
+    failure: string,
+    { reached }: Pick<Flight, 'reached'>,
+  ): End {
     const { tokens, by_engine } = this.standing()
-    const billed = source !== undefined || this.whole !== undefined || ending === 'cut_by_client'
+    const billed = source !== undefined || this.whole !== undefined || (ending === 'cut_by_client' && reached)
     return {
       ending,
       status: 200,
