@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { openAuditView } from './audit-view.ts'
 import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
+import { variable } from '../config/interpolate.ts'
 import { fileOf, openReader, type Store } from '../ledger/database.ts'
 import { invoiceCsv } from '../ledger/invoice-csv.ts'
 import { type InvoicePeriod, invoicePeriod, invoiceTimezone, makeInvoice } from '../ledger/invoice.ts'
@@ -29,7 +30,7 @@ export const invoiceCommand = async (argv: readonly string[], env: Env): Promise
     const stdout =
       asking.flags['offline'] === undefined
         ? await fromHouse(wanted, asking, env)
-        : await fromFolder(wanted, asking.flags['data'] ?? env['WEIR_DATA'] ?? './data')
+        : await fromFolder(wanted, asking.flags['data'] ?? variable(env, 'WEIR_DATA') ?? './data')
     return { exit_code: 0, stdout: stdout.endsWith('\n') ? stdout : `${stdout}\n`, stderr: '' }
   } catch (cause) {
     if (cause instanceof UsageFault)

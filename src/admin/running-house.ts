@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { variable } from '../config/interpolate.ts'
 import { type Asking, UsageFault } from './cli-flags.ts'
 
 /** How a command reaches the ops plane of a running house. */
@@ -18,15 +19,16 @@ export type RunningHouse = { readonly url: string; readonly token: string }
 
 /** The house that a command's flags `--ops` and `--data` and the environment name. Throws if they name none. */
 export const houseOf = ({ flags }: Asking, env: Env): RunningHouse => {
-  const url = flags['ops'] ?? env['WEIR_OPS_URL'] ?? `http://127.0.0.1:${env['WEIR_OPS_PORT'] || '9090'}`
+  const named = flags['ops'] ?? variable(env, 'WEIR_OPS_URL')
+  const url = named ?? `http://127.0.0.1:${variable(env, 'WEIR_OPS_PORT') ?? '9090'}`
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
     throw new UsageFault(`"${url}" is not the address of an ops plane; needed: http://host:port`)
-  return { url: url.replace(/\/+$/, ''), token: tokenOf(flags['data'] ?? env['WEIR_DATA'] ?? './data', env) }
+  return { url: url.replace(/\/+$/, ''), token: tokenOf(flags['data'] ?? variable(env, 'WEIR_DATA') ?? './data', env) }
 }
 
 const tokenOf = (data: string, env: Env): string => {
-  const given = env['WEIR_ADMIN_TOKEN']?.trim()
-  if (given) return given
+  const given = variable(env, 'WEIR_ADMIN_TOKEN')
+  if (given !== undefined) return given
   const path = join(data, 'admin-token')
   try {
     const found = readFileSync(path, 'utf8').trim()

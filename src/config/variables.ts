@@ -28,7 +28,6 @@ export const known_variables: readonly string[] = [
   'WEIR_CONFIG',
   ...OVERRIDES.map((row) => row.variable),
   ...SECRETS,
-  'WEIR_URL',
   'WEIR_OPS_URL',
 ]
 

@@ -76,6 +76,9 @@ test('the token comes from the variable or the data folder', async () => {
   const port = new URL(house.url).port
   expect((await run('list', { WEIR_OPS_URL: undefined, WEIR_OPS_PORT: port })).exit_code).toBe(0)
   expect((await run(`list --ops ${house.url}/`, { WEIR_OPS_URL: 'http://127.0.0.1:1' })).exit_code).toBe(0)
+  // Blanks and line ends around a variable go, and an empty one sets nothing, as at the start of a house.
+  const blank = { WEIR_OPS_URL: ' \n', WEIR_OPS_PORT: `${port}\r\n`, WEIR_ADMIN_TOKEN: '', WEIR_DATA: ` ${folder}\n` }
+  expect((await run('list', blank)).exit_code).toBe(0)
 })
 
 test.each<[line: string, exit_code: 0 | 1 | 2, says: string, more: Record<string, string | undefined>]>([

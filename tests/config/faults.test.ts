@@ -371,7 +371,7 @@ describe('variables and flags', () => {
       { WEIR_SOMETHING_ELSE: 'hidden' },
       {},
       [
-        'WEIR_SOMETHING_ELSE: is not a variable of Weir; known: WEIR_CONFIG, WEIR_PORT, WEIR_OPS_PORT, WEIR_DATA, WEIR_WORKERS, WEIR_DEMO_KEY, WEIR_ADMIN_TOKEN, WEIR_URL, WEIR_OPS_URL',
+        'WEIR_SOMETHING_ELSE: is not a variable of Weir; known: WEIR_CONFIG, WEIR_PORT, WEIR_OPS_PORT, WEIR_DATA, WEIR_WORKERS, WEIR_DEMO_KEY, WEIR_ADMIN_TOKEN, WEIR_OPS_URL',
       ],
     ],
     [{ WEIR_PORT: '80a' }, {}, [`WEIR_PORT: "80a" is not a whole number; ${port}`]],
@@ -414,7 +414,11 @@ describe('variables and flags', () => {
         'WEIR_ADMIN_TOKEN: has 8 characters; allowed: printable ASCII without comma, at least 16 characters',
       ],
     ],
-    [{ WEIR_DEMO_KEY: ' a-key-of-the-demo\r\n', WEIR_ADMIN_TOKEN: 'sixteen-letters-', WEIR_URL: 'http://h' }, {}, []],
+    [
+      { WEIR_DEMO_KEY: ' a-key-of-the-demo\r\n', WEIR_ADMIN_TOKEN: 'sixteen-letters-', WEIR_OPS_URL: 'http://h' },
+      {},
+      [],
+    ],
     // What Kubernetes sets beside a Service named weir, and what another program sets.
     [
       {
