@@ -57,12 +57,14 @@ const INVOICE_EXAMPLE: Invoice = {
     },
   ],
   unpriced: [],
+  unmetered: [{ day: '2026-01-31', endpoint: '/data', calls: 2 }],
   refunds: [],
   adjustments: [],
   grants: [],
   totals: {
     calls: 3,
     unpriced_calls: 0,
+    unmetered_calls: 2,
     charge_usd: '0.000144',
     refunds_usd: '0.00',
     adjustments_usd: '0.00',
@@ -79,7 +81,7 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
     tag: 'finance',
     summary: 'The invoice of a tenant for a month, as JSON or CSV',
     description:
-      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged; grants are listed and not part of the total. `state` is open while the month is not over.',
+      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged (`unpriced`), and so are those of `/data`, which the gateway answers itself (`unmetered`); grants are listed and not part of the total. `state` is open while the month is not over.',
     query: Type.Object({ format: FORMAT, timezone: TIMEZONE }, closed),
     example: INVOICE_EXAMPLE,
     failures: ['not_found'],

@@ -4,6 +4,9 @@
  * into one row of the ledger. Strings are at most `limits.text_bytes_max` long; money is integer nanodollars.
  */
 
+/** The address that the gateway answers itself: no engine, no model, no tokens, and so no charge. */
+export const ECHO_ENDPOINT = '/data'
+
 /** How a call ended. `recovered` is written only by the accountant, for an intent whose process died. */
 export type EndingKind = 'whole' | 'cut_by_client' | 'cut_by_engine' | 'refused' | 'recovered'
 

@@ -1,4 +1,4 @@
-import type { Ending, Intent, Refusals } from '../journal/record.ts'
+import { ECHO_ENDPOINT, type Ending, type Intent, type Refusals } from '../journal/record.ts'
 import { lastSeenMs, type OpenCall } from './open-call.ts'
 import { charge, type PriceList, type Usage } from './pricing.ts'
 import type { CallRow, NewEntry, NewRefusal } from './tables.ts'
@@ -135,8 +135,9 @@ const entry = (
   amount_nanodollars: bigint,
 ): NewEntry => ({ call_id, at_ms: count(at_ms, TIME_MAX_MS), kind, debit, credit, amount_nanodollars, reason: '' })
 
-// A call that got nothing is released whole, the price for a request included, unless its answer was whole and has no tokens.
+// What the gateway answered itself costs nothing, whatever model its body names. A call that got nothing is released whole, the price for a request included, unless its answer was whole and has no tokens.
 const priceOf = (intent: Intent, ending: Ending, usage: Usage, prices: PriceList) => {
+  if (intent.endpoint === ECHO_ENDPOINT) return { charge_nanodollars: 0n, price_version: 0 }
   const model = ending.serves || intent.model
   const version = model === intent.model ? intent.price_version : 0
   const price = prices.version(model, version) ?? prices.at(model, intent.at_ms)

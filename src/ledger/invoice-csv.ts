@@ -18,6 +18,7 @@ const COLUMNS = [
   'kind',
   'day',
   'model',
+  'endpoint',
   'price_version',
   'calls',
   'prompt_tokens',
@@ -35,23 +36,24 @@ const COLUMNS = [
 ] as const
 
 /**
- * An invoice as one table: `usage` lines, `unpriced` ones without an amount, `refund` and `adjustment` lines as they
+ * An invoice as one table: `usage` lines, `unpriced` and `unmetered` ones without an amount, `refund` and `adjustment` lines as they
  * change what is owed (a refund is below 0), the `total`, whose reason says so if the month is not over, and below it the `grant` lines, which it leaves out. The column
  * `usd` of the lines above the total sums to it.
  */
 export const invoiceCsv = (invoice: Invoice): string => {
-  const { lines, unpriced, refunds, adjustments, grants, totals } = invoice
+  const { lines, unpriced, unmetered, refunds, adjustments, grants, totals } = invoice
   const orders = (kind: string, list: Invoice['refunds'], sign: (usd: string) => string) =>
     list.map(({ at, usd, ...order }) => ({ kind, day: at, ...order, usd: sign(usd) }))
   return csv(COLUMNS, [
     ...lines.map(({ charge_usd, ...line }) => ({ kind: 'usage', ...line, usd: charge_usd })),
     ...unpriced.map((line) => ({ kind: 'unpriced', ...line })),
+    ...unmetered.map((line) => ({ kind: 'unmetered', ...line })),
     ...orders('refund', refunds, negated),
     ...orders('adjustment', adjustments, negated),
     {
       kind: 'total',
       day: invoice.month,
-      calls: totals.calls + totals.unpriced_calls,
+      calls: totals.calls + totals.unpriced_calls + totals.unmetered_calls,
       usd: totals.total_usd,
       reason: invoice.state === 'open' ? `the month is not over: as of ${invoice.issued_at}` : '',
     },

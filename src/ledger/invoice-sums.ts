@@ -1,3 +1,4 @@
+import { ECHO_ENDPOINT } from '../journal/record.ts'
 import type { Store } from './database.ts'
 import { dayOf } from './rollup.ts'
 import type { EntryKind } from './tables.ts'
@@ -11,6 +12,8 @@ export type UsageSum = {
   readonly price_version: number
   /** Calls without a known price; their charge is 0 here and unknown in truth. */
   readonly unpriced: boolean
+  /** Calls that the gateway answered itself and that cost nothing; they name no model. */
+  readonly unmetered: boolean
   readonly calls: number
   readonly prompt_tokens: number
   readonly cached_tokens: number
@@ -36,24 +39,29 @@ export type PostedOrder = {
   readonly log_index: number | null
 }
 
+// Older rows of it have no charge at all, or that of the model that their body named.
+const UNMETERED = `(endpoint = '${ECHO_ENDPOINT}' AND coalesce(charge_nanodollars, 0) = 0)`
+
 /** Calls of a tenant that began in a span, summed. */
 export const usageSums = ({ sqlite }: Store, tenant: string, from_ms: number, to_ms: number): UsageSum[] =>
   sqlite
     .query<Stored<UsageSum>, [string, number, number]>(
-      `SELECT model, price_version, charge_nanodollars IS NULL AS unpriced, count(*) AS calls,
+      `SELECT iif(${UNMETERED}, '', model) AS model, price_version, ${UNMETERED} AS unmetered,
+         charge_nanodollars IS NULL AND NOT ${UNMETERED} AS unpriced, count(*) AS calls,
          sum(prompt_tokens) AS prompt_tokens, sum(cached_tokens) AS cached_tokens,
          sum(completion_tokens) AS completion_tokens, sum(reasoning_tokens) AS reasoning_tokens,
          sum(audio_input_tokens) AS audio_input_tokens, sum(audio_output_tokens) AS audio_output_tokens,
          sum(images) AS images,
          coalesce(sum(charge_nanodollars), 0) AS charge_nanodollars
        FROM calls INDEXED BY calls_tenant_at WHERE tenant = ? AND at_ms >= ? AND at_ms < ?
-       GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
+       GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
     )
     .all(tenant, from_ms, to_ms)
-    .map(({ unpriced, charge_nanodollars, model, ...counts }) => ({
+    .map(({ unpriced, unmetered, charge_nanodollars, model, ...counts }) => ({
       ...numbers(counts),
       model,
       unpriced: unpriced === 1n,
+      unmetered: unmetered === 1n,
       charge_nanodollars,
     }))
 

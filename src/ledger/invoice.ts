@@ -2,6 +2,7 @@ import { Failure } from '../base/failure.ts'
 import { usd } from '../base/money.ts'
 import { windowAt } from '../base/windows.ts'
 import type { TenantConfig } from '../config/schema.ts'
+import { ECHO_ENDPOINT } from '../journal/record.ts'
 import type { Store } from './database.ts'
 import { type PostedOrder, postedOrders, type UsageSum, usageSums } from './invoice-sums.ts'
 import { isoOf } from './wire.ts'
@@ -16,7 +17,7 @@ export type InvoicePeriod = {
 }
 
 /** A line: the calls of one day and model that one version of its price was charged for. */
-export type InvoiceLine = Omit<UsageSum, 'charge_nanodollars' | 'unpriced'> & {
+export type InvoiceLine = Omit<UsageSum, 'charge_nanodollars' | 'unpriced' | 'unmetered'> & {
   /** `YYYY-MM-DD` in the invoice's time zone. */
   readonly day: string
   readonly charge_usd: string
@@ -25,7 +26,7 @@ export type InvoiceLine = Omit<UsageSum, 'charge_nanodollars' | 'unpriced'> & {
 /**
  * An invoice. Money is decimal USD, exact to the nanodollar: the total is the sum of the charges as they were rounded,
  * call by call, less refunds, and with adjustments. Grants are money that was given, not owed, so they stand apart. Calls
- * without a known price are listed and not charged.
+ * without a known price are listed and not charged; so are, by their address, those that the gateway answered itself.
  */
 export type Invoice = {
   readonly tenant: string
@@ -39,12 +40,14 @@ export type Invoice = {
   readonly currency: 'USD'
   readonly lines: readonly InvoiceLine[]
   readonly unpriced: readonly Omit<InvoiceLine, 'charge_usd' | 'price_version'>[]
+  readonly unmetered: readonly UnmeteredLine[]
   readonly refunds: readonly InvoiceOrder[]
   readonly adjustments: readonly InvoiceOrder[]
   readonly grants: readonly InvoiceOrder[]
   readonly totals: {
     readonly calls: number
     readonly unpriced_calls: number
+    readonly unmetered_calls: number
     readonly charge_usd: string
     readonly refunds_usd: string
     readonly adjustments_usd: string
@@ -53,6 +56,9 @@ export type Invoice = {
     readonly total_usd: string
   }
 }
+
+/** Calls of one day that the gateway answered itself. */
+export type UnmeteredLine = { readonly day: string; readonly endpoint: string; readonly calls: number }
 
 /** An order on an invoice; `usd` is in the tenant's favour, below 0 to its cost. */
 export type InvoiceOrder = Omit<PostedOrder, 'at_ms' | 'kind' | 'amount_nanodollars'> & {
@@ -104,7 +110,8 @@ export const makeInvoice = async (
     at_ms = end_ms
     await Bun.sleep(0)
   }
-  const priced = sums.filter(({ sum }) => !sum.unpriced)
+  const priced = sums.filter(({ sum }) => !sum.unpriced && !sum.unmetered)
+  const unmetered = sums.filter(({ sum }) => sum.unmetered)
   const unpriced = sums.filter(({ sum }) => sum.unpriced)
   const orders = postedOrders(store, tenant, from_ms, to_ms)
   const of = (kind: PostedOrder['kind']) => orders.filter((order) => order.kind === kind)
@@ -119,21 +126,19 @@ export const makeInvoice = async (
     state: now_ms < to_ms ? 'open' : 'closed',
     issued_at: isoOf(Math.floor(now_ms)),
     currency: 'USD',
-    lines: priced.map(({ day, sum: { charge_nanodollars, unpriced: _, ...sum } }) => ({
-      day,
-      ...sum,
-      charge_usd: usd(charge_nanodollars),
-    })),
-    unpriced: unpriced.map(({ day, sum: { charge_nanodollars: _, unpriced: _is, price_version: _none, ...sum } }) => ({
-      day,
-      ...sum,
-    })),
+    lines: priced.map(({ day, sum }) => ({ day, ...countsOf(sum), charge_usd: usd(sum.charge_nanodollars) })),
+    unpriced: unpriced.map(({ day, sum }) => {
+      const { price_version: _none, ...counts } = countsOf(sum)
+      return { day, ...counts }
+    }),
+    unmetered: unmetered.map(({ day, sum: { calls } }) => ({ day, endpoint: ECHO_ENDPOINT, calls })),
     refunds: refunds.map(orderOnInvoice),
     adjustments: adjustments.map(orderOnInvoice),
     grants: grants.map(orderOnInvoice),
     totals: {
       calls: callsOf(priced),
       unpriced_calls: callsOf(unpriced),
+      unmetered_calls: callsOf(unmetered),
       charge_usd: usd(charged),
       refunds_usd: usd(sumOf(refunds)),
       adjustments_usd: usd(sumOf(adjustments)),
@@ -142,6 +147,8 @@ export const makeInvoice = async (
     },
   }
 }
+
+const countsOf = ({ charge_nanodollars: _, unpriced: _is, unmetered: _too, ...counts }: UsageSum) => counts
 
 const callsOf = (sums: readonly { sum: UsageSum }[]): number => sums.reduce((total, { sum }) => total + sum.calls, 0)
 

@@ -1,7 +1,9 @@
+import { ECHO_ENDPOINT } from '../journal/record.ts'
+
 /** The addresses of the data plane that run through the pipeline. One row is all that the stages know of an address. */
 export type Endpoint = {
   readonly path: string
-  /** `engine` forwards to an engine; `echo` answers `/data` itself. */
+  /** `engine` forwards to an engine; `echo` is answered by the gateway itself. */
   readonly kind: 'engine' | 'echo'
   /** The path at an OpenAI-type engine. */
   readonly engine_path: string
@@ -23,5 +25,5 @@ export const ENDPOINTS = {
   chat: engine('/v1/chat/completions', true, 'messages'),
   completions: engine('/v1/completions', true, 'prompt'),
   embeddings: engine('/v1/embeddings', false, 'input'),
-  data: { path: '/data', kind: 'echo', engine_path: '', streams: false, prompt_field: 'input' },
+  data: { path: ECHO_ENDPOINT, kind: 'echo', engine_path: '', streams: false, prompt_field: 'input' },
 } as const satisfies Record<string, Endpoint>

@@ -17,7 +17,7 @@ export const recordIntent = (call: Routed, house: House): Failure | undefined =>
     tenant: call.tenant.name,
     key_id: call.key.id,
     end_user: call.body.end_user,
-    model: call.body.model,
+    model: call.model === undefined ? '' : call.body.model,
     engine: call.target?.engine.name ?? 'weir',
     engine_model: call.target?.model ?? '',
     endpoint: call.arrival.endpoint.path,

@@ -36,6 +36,23 @@ const call = (id: string, at: string, tenant = 'acme', model = 'm1', changes: Pa
     ending(id, { at_ms: at_ms + 1000, ...changes }),
   ]
 }
+/** `/data`: the body may name a model, and no model has a part in it. */
+const data = (id: string, model: string) => {
+  const at_ms = Date.parse('2026-01-05T14:00:00Z')
+  const of_call = {
+    tenant: 'acme',
+    engine: 'weir',
+    engine_model: '',
+    endpoint: '/data',
+    stream: false,
+    price_version: 0,
+  }
+  return [
+    intent(id, { ...of_call, model, at_ms, hold_nanodollars: 0 }),
+    ending(id, { at_ms, engine: 'weir', engine_model: '', ...NO_TOKENS }),
+  ]
+}
+const NO_TOKENS = { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
 const postOrders = () =>
   keepOrders({ poster, house_reader: openReader(house.data, 'house'), log: () => undefined }).stop()
 
@@ -54,6 +71,8 @@ beforeAll(() => {
     ...call('c7', '2026-01-21T12:00:00Z', 'acme', 'm1', { usage_source: 'estimated', ending: 'cut_by_client' }),
     ...call('c8', '2026-01-31T14:59:59.999Z'),
     ...call('c9', '2026-01-31T15:00:00.000Z'),
+    ...data('d1', 'm1'),
+    ...data('d2', ''),
   ])
   const result = poster.post(fold(poster.books(), new Set(), PRICES, records))
   expect(result).toEqual({ is: 'posted' })
@@ -81,7 +100,14 @@ describe('an invoice', () => {
       ['2026-01-31', 'm1', 2, 1, NEW],
     ])
     expect(json.unpriced).toMatchObject([{ day: '2026-01-20', model: 'm9', calls: 1, prompt_tokens: 2000 }])
-    expect(json.totals).toMatchObject({ calls: 6, unpriced_calls: 1, charge_usd: '0.0537', total_usd: '0.0537' })
+    expect(json.unmetered).toEqual([{ day: '2026-01-05', endpoint: '/data', calls: 2 }])
+    expect(json.totals).toMatchObject({
+      calls: 6,
+      unpriced_calls: 1,
+      unmetered_calls: 2,
+      charge_usd: '0.0537',
+      total_usd: '0.0537',
+    })
     // The very sum of what the rows were charged.
     const { sum } = house.ledger_db.sqlite
       .query<{ sum: bigint }, []>(
@@ -167,7 +193,7 @@ describe('orders', () => {
     expect(headers.get('content-type')).toBe('text/csv; charset=utf-8')
     const lines = text.trimEnd().split('\r\n')
     const rows = lines.map((line) => line.split(','))
-    expect(rows[0]!.slice(0, 5)).toEqual(['kind', 'day', 'model', 'price_version', 'calls'])
+    expect(rows[0]!.slice(0, 6)).toEqual(['kind', 'day', 'model', 'endpoint', 'price_version', 'calls'])
     const column = rows[0]!.indexOf('usd')
     const total = rows.findIndex(([kind]) => kind === 'total')
     const nano = (usd: string) => BigInt(Math.round(Number(usd) * 1e9))
@@ -175,7 +201,7 @@ describe('orders', () => {
     expect([sum, nano(rows[total]![column]!)]).toEqual([-6_299_999n, -6_299_999n])
     expect(text).toContain(`"'=slow, ""very"""`)
     expect(rows.slice(1).map(([kind]) => kind)).toEqual(
-      'usage usage usage usage usage unpriced refund adjustment adjustment total grant'.split(' '),
+      'usage usage usage usage usage unpriced unmetered refund adjustment adjustment total grant'.split(' '),
     )
   })
 

@@ -93,6 +93,16 @@ test('each part of a call has its price, in the header as in the ledger', async 
   expect(row).toMatchObject({ charge_nanodollars: 17_520_000, audio_input_tokens: 300, audio_output_tokens: 50 })
 })
 
+test('what the gateway answers itself is on the invoice by its address and costs nothing, whatever model it names', async () => {
+  const response = await house.post('/data', { model: 'spoken' }, key)
+  const id = response.headers.get('x-weir-call-id')
+  const row = await eventually(() => house.rows().find((each) => each['id'] === id) ?? false, 5_000)
+  expect(row).toMatchObject({ endpoint: '/data', model: '', asked_model: '', charge_nanodollars: 0, price_version: 0 })
+  const invoice = await get(`invoices/acme/${month()}`)
+  expect(invoice.unmetered).toEqual([{ day: expect.any(String), endpoint: '/data', calls: 1 }])
+  expect([invoice.unpriced, invoice.totals.unpriced_calls, invoice.totals.unmetered_calls]).toEqual([[], 0, 1])
+})
+
 test('spending that reaches the share that a budget names is told once', async () => {
   await eventually(() => house.logged('budget_threshold').length > 0, 5_000)
   expect(house.logged('budget_threshold')).toMatchObject([
@@ -193,7 +203,7 @@ test('weir invoice says the same over the ops plane and offline, and its proofs 
     const proofs = await weir(...asked, '--proofs')
     expect(proofs.code).toBe(0)
     await Bun.write(`${folder.path}/proofs.json`, proofs.out)
-    expect(JSON.parse(proofs.out).lines).toHaveLength(4)
+    expect(JSON.parse(proofs.out).lines).toHaveLength(5)
   }, 10_000)
   const verified = await weir('verify', `${folder.path}/proofs.json`)
   expect([verified.err, verified.code]).toEqual(['', 0])

@@ -43,6 +43,7 @@ const net = (entries: readonly NewEntry[]) => {
 type Case = [why: string, records: JournalRecord[], row: Partial<CallRow>, entries: string[]]
 const A = intent('a')
 const Z = ending('a')
+const SILENT = { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, reasoning_tokens: 0 }
 /** The engine of the intent, as progress has it. */
 const FIRST = { engine: A.engine, engine_model: A.engine_model }
 
@@ -217,6 +218,12 @@ test.each<Case>([
     [A, progress('a', { at_ms: AT_MS + 5, completion_tokens: 0, ...FIRST }), attempt('a')],
     { ending: 'recovered', engine: 'e2', charge_nanodollars: 0n },
     [HOLD, RELEASE_ALL],
+  ],
+  [
+    'the gateway answered itself, and the body names a model with a price for each call',
+    [intent('a', { endpoint: '/data', model: 'm3', engine: 'weir', hold_nanodollars: 0 }), ending('a', SILENT)],
+    { ending: 'whole', charge_nanodollars: 0n, price_version: 0 },
+    [],
   ],
   [
     'an ending whose intent is lost',
