@@ -81,7 +81,7 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
     tag: 'finance',
     summary: 'The invoice of a tenant for a month, as JSON or CSV',
     description:
-      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged (`unpriced`), and so are those of `/data`, which the gateway answers itself (`unmetered`); grants are listed and not part of the total. `state` is open while the month is not over.',
+      'Lines by day, model and version of the price; a call belongs to the day on which it began. Days and month are those of the time zone of the tenant’s first monthly budget, else of its first budget, else UTC; `timezone` chooses another. The total is the sum of the charges as rounded call by call, less refunds and adjustments. Calls without a known price are listed apart and not charged (`unpriced`), and so are those of `/data`, which the gateway answers itself (`unmetered`); grants are listed and not part of the total. The column `owed_usd` of the CSV sums to `total_usd`, which stands on the line of kind total alone; grants have a column of their own, `grant_usd`. `state` is open while the month is not over.',
     query: Type.Object({ format: FORMAT, timezone: TIMEZONE }, closed),
     example: INVOICE_EXAMPLE,
     failures: ['not_found'],

@@ -28,7 +28,9 @@ const COLUMNS = [
   'audio_input_tokens',
   'audio_output_tokens',
   'images',
-  'usd',
+  'owed_usd',
+  'total_usd',
+  'grant_usd',
   'entry_id',
   'order_id',
   'call_id',
@@ -36,28 +38,31 @@ const COLUMNS = [
 ] as const
 
 /**
- * An invoice as one table: `usage` lines, `unpriced` and `unmetered` ones without an amount, `refund` and `adjustment` lines as they
- * change what is owed (a refund is below 0), the `total`, whose reason says so if the month is not over, and below it the `grant` lines, which it leaves out. The column
- * `usd` of the lines above the total sums to it.
+ * An invoice as one table. No column has two meanings, so each can be summed as it is:
+ *
+ *   owed_usd    what a line adds to what is owed: `usage` (charges), `refund` (below 0) and `adjustment` lines. Its sum is
+ *               the total. `unpriced` and `unmetered` lines have none
+ *   total_usd   of the `total` line alone, whose reason says so if the month is not over
+ *   grant_usd   of `grant` lines alone: money that was given, no part of what is owed
  */
 export const invoiceCsv = (invoice: Invoice): string => {
   const { lines, unpriced, unmetered, refunds, adjustments, grants, totals } = invoice
-  const orders = (kind: string, list: Invoice['refunds'], sign: (usd: string) => string) =>
-    list.map(({ at, usd, ...order }) => ({ kind, day: at, ...order, usd: sign(usd) }))
+  const orders = (kind: string, list: Invoice['refunds'], money: (usd: string) => object) =>
+    list.map(({ at, usd, ...order }) => ({ kind, day: at, ...order, ...money(usd) }))
   return csv(COLUMNS, [
-    ...lines.map(({ charge_usd, ...line }) => ({ kind: 'usage', ...line, usd: charge_usd })),
+    ...lines.map(({ charge_usd, ...line }) => ({ kind: 'usage', ...line, owed_usd: charge_usd })),
     ...unpriced.map((line) => ({ kind: 'unpriced', ...line })),
     ...unmetered.map((line) => ({ kind: 'unmetered', ...line })),
-    ...orders('refund', refunds, negated),
-    ...orders('adjustment', adjustments, negated),
+    ...orders('refund', refunds, (usd) => ({ owed_usd: negated(usd) })),
+    ...orders('adjustment', adjustments, (usd) => ({ owed_usd: negated(usd) })),
     {
       kind: 'total',
       day: invoice.month,
       calls: totals.calls + totals.unpriced_calls + totals.unmetered_calls,
-      usd: totals.total_usd,
+      total_usd: totals.total_usd,
       reason: invoice.state === 'open' ? `the month is not over: as of ${invoice.issued_at}` : '',
     },
-    ...orders('grant', grants, (usd) => usd),
+    ...orders('grant', grants, (usd) => ({ grant_usd: usd })),
   ])
 }
 

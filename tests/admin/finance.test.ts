@@ -194,11 +194,17 @@ describe('orders', () => {
     const lines = text.trimEnd().split('\r\n')
     const rows = lines.map((line) => line.split(','))
     expect(rows[0]!.slice(0, 6)).toEqual(['kind', 'day', 'model', 'endpoint', 'price_version', 'calls'])
-    const column = rows[0]!.indexOf('usd')
-    const total = rows.findIndex(([kind]) => kind === 'total')
     const nano = (usd: string) => BigInt(Math.round(Number(usd) * 1e9))
-    const sum = rows.slice(1, total).reduce((all, row) => all + nano(row[column] || '0'), 0n)
-    expect([sum, nano(rows[total]![column]!)]).toEqual([-6_299_999n, -6_299_999n])
+    const column = (name: string) => rows.slice(1).map((row) => row[rows[0]!.indexOf(name)] ?? '')
+    const sum = (name: string) => column(name).reduce((all, usd) => all + nano(usd || '0'), 0n)
+    // Whole columns, as a spreadsheet sums them: no line has to be left out.
+    expect(['owed_usd', 'total_usd', 'grant_usd'].map(sum)).toEqual([-6_299_999n, -6_299_999n, 100_000_000_000n])
+    const kindsWith = (name: string) => new Set(column('kind').filter((_, line) => column(name)[line] !== ''))
+    expect(['owed_usd', 'total_usd', 'grant_usd'].map((name) => [...kindsWith(name)])).toEqual([
+      ['usage', 'refund', 'adjustment'],
+      ['total'],
+      ['grant'],
+    ])
     expect(text).toContain(`"'=slow, ""very"""`)
     expect(rows.slice(1).map(([kind]) => kind)).toEqual(
       'usage usage usage usage usage unpriced unmetered refund adjustment adjustment total grant'.split(' '),
