@@ -41,6 +41,7 @@ export const EXPLAIN_ROUTES: readonly AdminRoute[] = [
         queued_behind: 0,
         over_budget: false,
         unpaid: [],
+        limited: [],
       },
       refused: null,
     },

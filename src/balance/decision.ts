@@ -43,6 +43,8 @@ export type Decision = {
   over_budget: boolean
   /** Fallbacks that were not asked, as the budgets do not have what they may cost. */
   readonly unpaid: string[]
+  /** Fallbacks that were not asked, as limits of their own are used up. */
+  readonly limited: string[]
 }
 
 export const DECISION_BYTES_MAX = 2_048
@@ -93,15 +95,16 @@ export const newDecision = (model: string): Decision => ({
   queued_behind: 0,
   over_budget: false,
   unpaid: [],
+  limited: [],
 })
 
 /** True if there was anything to decide: more than one candidate, a refusal, a wait or a retry. */
-export const worthKeeping = ({ picks, attempts, queue_ms, unpaid }: Decision): boolean =>
+export const worthKeeping = ({ picks, attempts, queue_ms, unpaid, limited }: Decision): boolean =>
   picks.length > 1 ||
   attempts.length > 1 ||
   attempts.some(({ outcome }) => outcome !== '' && outcome !== ANSWERED) ||
   queue_ms > 0 ||
-  unpaid.length > 0 ||
+  unpaid.length + limited.length > 0 ||
   picks.some(({ seen, skips }) => seen.length > 1 || skips.length > 0)
 
 /** The decision as JSON text of at most {@link DECISION_BYTES_MAX}; what is too much is left out from the end of each pick. */
@@ -115,6 +118,7 @@ export const encodeDecision = (decision: Decision): string => {
         skips: pick.skips.slice(0, told).map((skip) => ({ ...skip, wait_ms: Math.round(skip.wait_ms) })),
       })),
       unpaid: decision.unpaid.slice(0, 4),
+      limited: decision.limited.slice(0, 4),
       attempts: decision.attempts.slice(0, 8).map((attempt) => ({
         ...attempt,
         started_ms: Math.round(attempt.started_ms),
@@ -155,6 +159,7 @@ export const inWords = (decision: Decision): string[] => {
   }
   for (const model of decision.unpaid ?? [])
     words.push(`${model} was not asked: the budgets do not have what its answer may cost.`)
+  for (const model of decision.limited ?? []) words.push(`${model} was not asked: it has no room under its own limits.`)
   if (decision.over_budget) words.push('No further engine was tried: the retry budget of the model was used up.')
   return words
 }

@@ -35,7 +35,7 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
   if (budgets.length === 0 && rates.length === 0) return undefined
   const { body, model } = call
   const prompt = promptTokensMax(call)
-  const ceiling = ceilingOf(call, rates, prompt)
+  const ceiling = ceilingOf(call, model.config.ceiling_tokens, rates, prompt)
   const completion = completionTokensMax(call, ceiling)
   const price = priceAt(model, call.received_at_ms)
   const nanodollars = price === undefined ? 0n : worstNanodollars(price, prompt, completion, call.images)
@@ -48,21 +48,21 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     settleTokens(house.table, house.worker, rates, tokens, 0, house.now())
     return claims
   }
-  const own = model.budgets.length
+  const budgets_own = model.budgets.length
+  const [rates_own, shared] = [true, false].map((own) => rates.filter(({ whose }) => (whose === 'model') === own))
   open.held = {
-    budgets: claims.slice(own),
+    budgets: claims.slice(budgets_own),
     nanodollars,
-    of_models: [{ model: model.name, budgets: claims.slice(0, own), nanodollars }],
-    rates,
+    of_models: [{ model: model.name, budgets: claims.slice(0, budgets_own), nanodollars, rates: rates_own!, tokens }],
+    rates: shared!,
     tokens,
     ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : ceiling,
   }
   return undefined
 }
 
-/** The ceiling of answers whose client set none: the model's, or what the tightest token limit allows in a whole minute. */
-const ceilingOf = (call: Known, rates: readonly RateClaim[], prompt: number): number => {
-  const { ceiling_tokens } = call.model.config
+/** The ceiling of answers whose client set none: the given one, or what the tightest token limit allows in a whole minute. */
+export const ceilingOf = (call: Known, ceiling_tokens: number, rates: readonly RateClaim[], prompt: number): number => {
   const answers = answersMax(call)
   if (rates.length === 0 || answers === 0 || call.body.tokens_max !== undefined) return ceiling_tokens
   const least = Math.min(...rates.map(({ per_minute }) => per_minute))
@@ -72,18 +72,21 @@ const ceilingOf = (call: Known, rates: readonly RateClaim[], prompt: number): nu
 
 /**
  * Turns the hold into what the call really used, exactly once, after its ending is in the journal. `charged` is the model
- * whose price that is: the others' budgets get all of theirs back.
+ * that answered, whose price that is: the others' budgets and limits get all of theirs back.
  */
 export const settleHold = (call: Call, house: House, charge: bigint, tokens: number, charged?: string): void => {
   const { held } = call
   if (held === undefined) return
   call.held = undefined
   const { table, worker } = house
+  const now_ms = house.now()
   if (held.budgets.length > 0) settleBudgets(table, worker, held.budgets, held.nanodollars, charge)
-  for (const { model, budgets, nanodollars } of held.of_models)
-    if (budgets.length > 0)
-      settleBudgets(table, worker, budgets, nanodollars, model === (charged ?? call.model?.name) ? charge : 0n)
-  if (held.rates.length > 0) settleTokens(house.table, house.worker, held.rates, held.tokens, tokens, house.now())
+  if (held.rates.length > 0) settleTokens(table, worker, held.rates, held.tokens, tokens, now_ms)
+  for (const { model, budgets, nanodollars, ...own } of held.of_models) {
+    const answered = model === (charged ?? call.model?.name)
+    if (budgets.length > 0) settleBudgets(table, worker, budgets, nanodollars, answered ? charge : 0n)
+    if (own.rates.length > 0) settleTokens(table, worker, own.rates, own.tokens, answered ? tokens : 0, now_ms)
+  }
 }
 
 /** Limits of the end user and of the model: requests a minute and calls at once. */

@@ -6,7 +6,7 @@ import { noteCall, retryAllowed } from '../balance/retry-budget.ts'
 import { Failure } from '../base/failure.ts'
 import { affinityKey } from './affinity.ts'
 import { type Call, type Enriched, pass, type Routed } from './call.ts'
-import { coverFallback } from './cover-fallback.ts'
+import { type Covered, coverFallback, type Uncovered } from './cover-fallback.ts'
 import type { House } from './house.ts'
 import { promptTokens } from './intent.ts'
 import { leavePlace, takePlace } from './place.ts'
@@ -40,13 +40,13 @@ export const route = (call: Enriched, house: House): Routed | Failure | Promise<
     if (!(found instanceof Failure)) return routed(call, found)
     const over = call.client_gone || found.code === 'draining'
     const other = over ? found : anyTarget(call, house, [])
-    return other instanceof Failure ? found : routed(call, other)
+    return other instanceof Failure ? found : routed(call, other.target)
   })
 }
 
 const orFallback = (call: Enriched, house: House): Routed | Failure => {
   const found = anyTarget(call, house, [])
-  return found instanceof Failure ? found : routed(call, found)
+  return found instanceof Failure ? found : routed(call, found.target)
 }
 
 const routed = (call: Enriched, target: Target): Routed => {
@@ -68,26 +68,34 @@ export const nextTarget = (
   context_above?: number,
 ): Target | Failure => {
   const found = anyTarget(call, house, tried, context_above)
-  if (found instanceof Failure || context_above !== undefined) return found
-  if (retryAllowed(house.table, call.model!, house.now())) return found
-  giveUp(call, house, found)
+  if (found instanceof Failure) return found
+  if (context_above !== undefined || retryAllowed(house.table, call.model!, house.now())) return found.target
+  giveUp(call, house, found.target)
+  found.cover?.undo()
   if (call.decision) call.decision.over_budget = true
   return new Failure('no_engine', { says: 'Too many calls of this model are retries already.', retry_after_s: 1 })
 }
 
-const anyTarget = (call: Call, house: House, tried: readonly Target[], context_above?: number): Target | Failure => {
+/** A target with a place, and what a fallback's own needs besides. */
+type Found = { readonly target: Target; readonly cover?: Covered }
+
+const anyTarget = (call: Call, house: House, tried: readonly Target[], context_above?: number): Found | Failure => {
   const models = withFallbacks(call)
   const none: Nothing[] = []
   for (const any_context of [false, true]) {
     for (const model of models) {
-      const found = placeAt(call, house, model, wishOf(call, tried, context_above, any_context))
-      if ('why' in found) none.push(found)
-      else if (model === call.model || coverFallback(call, house, model)) return found
-      else {
-        giveUp(call, house, found)
-        call.decision?.unpaid.push(model.name)
-        none.push({ wait_ms: 1_000, why: 'unpaid' })
+      const target = placeAt(call, house, model, wishOf(call, tried, context_above, any_context))
+      if ('why' in target) {
+        none.push(target)
+        continue
       }
+      if (model === call.model) return { target }
+      const cover = coverFallback(call, house, model)
+      if (!('why' in cover)) return { target, cover }
+      giveUp(call, house, target)
+      const told = call.decision?.[cover.why]
+      if (told?.includes(model.name) === false) told.push(model.name)
+      none.push(cover)
     }
     // An estimate alone refuses nobody: the engine may know better.
     if (context_above !== undefined || !none.some(({ why }) => why === 'context')) break
@@ -140,8 +148,8 @@ const withFallbacks = (call: Call): Model[] => {
   return found
 }
 
-/** Why a model has nobody for a call; `unpaid`: a budget does not have what the fallback may cost. */
-type Nothing = { readonly wait_ms: number; readonly why: NoTarget['why'] | 'unpaid' }
+/** Why a model has nobody for a call. */
+type Nothing = { readonly wait_ms: number; readonly why: NoTarget['why'] | Uncovered['why'] }
 
 const WORDS = {
   cooling: 'all have failed and are benched',
@@ -149,6 +157,7 @@ const WORDS = {
   tried: 'all were tried',
   context: 'none takes a prompt of this length',
   unpaid: 'a budget does not cover its price',
+  limited: 'its own limits are used up',
 } as const
 
 const noEngine = (model: Model, none: readonly Nothing[]): Failure => {
