@@ -43,7 +43,7 @@ export class Flight {
   readonly tried: Target[] = []
   /** What went out of a stream, kept while another engine could go on with it. */
   delivered: Delivered | undefined
-  /** What came of a whole answer that broke off. */
+  /** What came of the present engine's whole answer that broke off. */
   half: Uint8Array | undefined
   /** True once an engine may have seen a byte of the call. */
   reached = false
@@ -84,6 +84,7 @@ export class Flight {
   take(exchange: Exchange): void {
     this.dropSecond()
     this.#exchange = exchange
+    this.half = undefined
     if (this.overdue === 'silence') this.overdue = undefined
   }
 

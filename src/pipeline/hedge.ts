@@ -118,6 +118,7 @@ const lose = (call: Routed, house: House, loser: Target): void => {
 class SecondLeg implements Leg, Second {
   readonly vigil: Vigil
   readonly delivered: Delivered | undefined
+  half: Uint8Array | undefined
   readonly #house: House
   readonly #flight: Flight
   #exchange: Exchange | undefined
@@ -149,6 +150,7 @@ class SecondLeg implements Leg, Second {
     this.#adopted = true
     this.#flight.dropFirst()
     this.#flight.delivered = this.delivered
+    this.#flight.half = this.half
   }
 
   givenUp(): Miss | undefined {
@@ -158,14 +160,6 @@ class SecondLeg implements Leg, Second {
   get overdue(): Flight['overdue'] {
     const { overdue } = this.#flight
     return this.#silent ? 'silence' : overdue === 'silence' ? undefined : overdue
-  }
-
-  get half(): Uint8Array | undefined {
-    return this.#flight.half
-  }
-
-  set half(bytes: Uint8Array | undefined) {
-    if (bytes !== undefined) this.#flight.half = bytes
   }
 
   get reached(): boolean {
