@@ -10,7 +10,7 @@ import { hardLimit } from './cluster/descriptors.ts'
 import { houseFiles, makeFolders } from './cluster/house-files.ts'
 import { lockHouse } from './cluster/house-lock.ts'
 import type { FromChild, Role, ToChild } from './cluster/messages.ts'
-import { openHouse } from './cluster/supervisor.ts'
+import { openHouse } from './cluster/open-house.ts'
 import { printFault } from './config/faults.ts'
 import { withDemo } from './config/demo.ts'
 import { variable } from './config/interpolate.ts'
@@ -63,18 +63,19 @@ const start = async (argv: string[]): Promise<number> => {
     for (const fault of loaded.faults) tell(printFault(fault))
     return 2
   }
-  const { config } = loaded
+  const { config, origin } = loaded
   // What the house and its children write is nobody else's to read, also in a folder that others may enter.
   process.umask(0o077)
   const pretty_log = process.stderr.isTTY === true
   const log = openLog('supervisor', pretty_log)
   const house = await openHouse({
     config,
+    origin,
     withDemo: (base, port) => withDemo(base, `http://127.0.0.1:${port}`),
     wantsDemo: (base) => base.engines.length === 0 && base.models.length === 0,
     reload: () => {
       const next = loadConfig(options)
-      return 'faults' in next ? { faults: next.faults.map(printFault) } : next.config
+      return 'faults' in next ? { faults: next.faults.map(printFault) } : next
     },
     workers:
       config.server.workers === 'auto' ? Math.min(usableCpus(), limits.workers_at_once_max) : config.server.workers,

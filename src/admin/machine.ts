@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts'
 import { HEADER, SUBJECT, WORKER, WORKER_STATE } from '../table/layout.ts'
 import { subjectOf, type Table, workerF64, workerI32 } from '../table/table.ts'
 
-/** The whole machine as the shared table tells it: read without asking any other process. */
+/** The whole machine as the shared table tells it: read without asking any other process. Times have three decimals at most. */
 
 /** A worker that has not moved its heartbeat for so long does not count as live. */
 export const HEARTBEAT_MS_MAX = 10_000
@@ -42,8 +42,8 @@ export const workerViews = (table: Table, now_ms: number): WorkerView[] => {
       in_flight: int(WORKER.in_flight),
       open_streams: int(WORKER.open_streams),
       journal_full: int(WORKER.journal_full) !== 0,
-      heartbeat_age_ms,
-      loop_lag_ms: float(WORKER.loop_lag_ms),
+      heartbeat_age_ms: rounded(heartbeat_age_ms),
+      loop_lag_ms: rounded(float(WORKER.loop_lag_ms)),
       rss_bytes: float(WORKER.rss_bytes),
     })
   }
@@ -95,11 +95,11 @@ export const engineViews = (table: Table, config: Config, now_ms: number): Engin
       capacity: engine.capacity,
       in_flight: int(SUBJECT.count),
       health: cooling_ms > 0 ? 'cooling' : onProbation(table, subject) ? 'probation' : 'healthy',
-      cooling_ms,
+      cooling_ms: rounded(cooling_ms),
       failures_in_a_row: int(SUBJECT.fail_streak),
       answered: big(SUBJECT.answered),
       failed: big(SUBJECT.failed),
-      latency_ms: latency_ms > 0 ? Number(latency_ms.toFixed(3)) : null,
+      latency_ms: latency_ms > 0 ? rounded(latency_ms) : null,
       tokens_in_flight: big(SUBJECT.amount),
       waiting: scraped ? float(SUBJECT.waiting) : null,
       cache_usage: scraped ? float(SUBJECT.cache_usage) : null,
@@ -127,8 +127,8 @@ export const houseView = (table: Table, now_ms: number): HouseView => ({
   subjects_used: Atomics.load(table.i32, HEADER.subjects_used),
   subjects_max: table.subjects_max,
   accountant_ready: Atomics.load(table.i32, HEADER.accountant_ready) !== 0,
-  accountant_age_ms: Math.max(0, now_ms - table.f64[HEADER.accountant_seen_ms]!),
-  accountant_lag_ms: table.f64[HEADER.accountant_lag_ms]!,
+  accountant_age_ms: rounded(Math.max(0, now_ms - table.f64[HEADER.accountant_seen_ms]!)),
+  accountant_lag_ms: rounded(table.f64[HEADER.accountant_lag_ms]!),
   posted_calls: table.f64[HEADER.posted_calls]!,
 })
 
@@ -143,6 +143,9 @@ export const missing = (table: Table, now_ms: number): string[] => {
   if (!house.accountant_ready) says.push('the accountant has not yet posted the old journals')
   return says
 }
+
+/** Milliseconds to the microsecond: what is averaged or measured has digits that say nothing. */
+const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000
 
 /** A time as ISO 8601 in UTC; null for 0, which says never. */
 export const isoOrNull = (at_ms: number | null | undefined): string | null =>

@@ -52,7 +52,8 @@ export class BudgetKeeper {
       this.#gather(0)
       this.#correctAll()
     } else this.#open(0)
-    log('info', 'budgets_loaded', { count: this.#by_slot.size / 2, took_ms: now() - started_ms })
+    const count = this.#by_slot.size / 2
+    if (count > 0) log('info', 'budgets_loaded', { count, took_ms: now() - started_ms })
   }
 
   /** Gives back the share of workers that died and whose journals are posted, and what was refunded. Called now and then. */

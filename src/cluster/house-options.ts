@@ -1,3 +1,4 @@
+import type { ConfigOrigin, LoadedConfig } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Spawner } from './child-process.ts'
@@ -5,11 +6,13 @@ import type { Spawner } from './child-process.ts'
 /** What a house is started with. */
 export type HouseOptions = {
   readonly config: Config
+  /** What it was read from, for the log. */
+  readonly origin: ConfigOrigin
   /** The configuration with the demo engine at a port, and whether it is wanted at all. */
   readonly withDemo: (config: Config, port: number) => Config
   readonly wantsDemo: (config: Config) => boolean
   /** Reads the configuration again; faults as printable lines. */
-  readonly reload: () => Config | { readonly faults: readonly string[] }
+  readonly reload: () => LoadedConfig | { readonly faults: readonly string[] }
   readonly workers: number
   readonly pid: number
   readonly descriptors_max: number

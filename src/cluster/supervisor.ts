@@ -1,17 +1,15 @@
 import { limits } from '../base/limits.ts'
 import type { TenantIncrease } from '../config/budgets.ts'
+import type { LoadedConfig } from '../config/load.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 import { HEADER } from '../table/layout.ts'
-import { keptRates, restoreRates } from '../table/kept-rates.ts'
-import { createTable, type Table } from '../table/table.ts'
+import type { Table } from '../table/table.ts'
 import { type Child, spawnChild } from './child-process.ts'
 import { descriptorsTold, planDescriptors } from './descriptors.ts'
-import { houseFiles, makeFolders, nextIncarnation } from './house-files.ts'
-import { type HouseLock, lockHouse } from './house-lock.ts'
+import { nextIncarnation } from './house-files.ts'
+import type { HouseLock } from './house-lock.ts'
 import type { HouseOptions } from './house-options.ts'
 import type { Boot, HouseFiles, Role } from './messages.ts'
-import { awaitOrphans } from './orphans.ts'
-import { portTrouble } from './port.ts'
 import { needRestart, servedConfig } from './served-config.ts'
 import { openSingles, type Singles } from './singles.ts'
 import { Workers } from './workers.ts'
@@ -19,25 +17,6 @@ import { Workers } from './workers.ts'
 /** How long the accountant may take to post what is left. */
 const POST_MS = 60_000
 const LEAVE_MS = 5_000
-
-/** Takes a data folder and makes it ready for a house; nothing is started yet. Rejects if that is impossible. */
-export const openHouse = async (options: HouseOptions): Promise<Supervisor> => {
-  const { server } = options.config
-  const files = houseFiles(server.data)
-  makeFolders(files)
-  const lock = lockHouse(files)
-  if (typeof lock === 'number')
-    throw new Error(`the data folder ${files.data} belongs to a running house${lock > 0 ? `, pid ${lock}` : ''}`)
-  await awaitOrphans(files, options.kill)
-  const trouble = portTrouble(server.host, server.port) ?? portTrouble(server.ops_host, server.ops_port)
-  if (trouble !== undefined) throw new Error(trouble)
-  const rates = keptRates(files.table, options.now())
-  const table = createTable(files.table, server.subjects_max, options.now())
-  const count = restoreRates(table, rates)
-  options.log('info', 'limits_kept', { count })
-  table.i32[HEADER.supervisor_pid] = options.pid
-  return new Supervisor(options, files, table, lock)
-}
 
 /** A house, as signals drive it. */
 export class Supervisor {
@@ -48,7 +27,7 @@ export class Supervisor {
   /** What workers serve, and what the accountant has been told, which is ahead of it while a configuration is swapped. */
   #served: Config
   #announced: Config
-  #written: Config
+  #written: LoadedConfig
   #made_tenants: readonly TenantConfig[] = []
   #increases: readonly TenantIncrease[] = []
   #generation = 1
@@ -65,7 +44,8 @@ export class Supervisor {
     this.#options = options
     this.#files = files
     this.#table = table
-    this.#served = this.#announced = this.#written = options.config
+    this.#served = this.#announced = options.config
+    this.#written = options
     const { promise, resolve } = Promise.withResolvers<number>()
     this.done = promise.finally(lock.release)
     this.#finish = resolve
@@ -82,6 +62,7 @@ export class Supervisor {
       if (this.#state !== 'starting') return
       this.#state = 'running'
       const { print, workers, pid } = this.#options
+      this.#tellConfiguration('configuration_in_force')
       print(`weir ready port=${port} ops=${ops} workers=${workers} pid=${pid}`)
     } catch (cause) {
       if (this.#state === 'stopping') return
@@ -138,7 +119,7 @@ export class Supervisor {
     const next = this.#options.reload()
     if ('faults' in next)
       return log('error', 'reload_refused', { faults: next.faults, kept_generation: this.#generation })
-    const restart = needRestart(this.#options.config, next)
+    const restart = needRestart(this.#options.config, next.config)
     if (restart.length > 0) log('warn', 'settings_ignored', { until: 'restart', settings: restart })
     this.#swap(next)
   }
@@ -152,16 +133,21 @@ export class Supervisor {
   #hearTenants(made: readonly TenantConfig[], increases: readonly TenantIncrease[]): void {
     this.#made_tenants = made
     this.#increases = increases
-    if (this.#state === 'running') this.#swap(this.#written)
+    if (this.#state === 'running') this.#swap()
     else this.#announced = this.#served = this.#compose()
   }
 
-  /** One at a time. The accountant goes first: whatever is sold has a price in the ledger before. */
-  #swap(next: Config): void {
+  /**
+   * One at a time; without another file's, what is written by then is composed anew. The accountant goes first: whatever is
+   * sold has a price in the ledger before.
+   */
+  #swap(next?: LoadedConfig): void {
     this.#swapping = this.#swapping.then(async () => {
       if (this.#state !== 'running') return
-      await this.#demoIfWanted(next)
-      this.#written = next
+      if (next !== undefined) {
+        await this.#demoIfWanted(next.config)
+        this.#written = next
+      }
       const config = (this.#announced = this.#compose())
       const generation = ++this.#generation
       await this.#announce(config, generation)
@@ -169,9 +155,17 @@ export class Supervisor {
       this.#singles.send('control', { type: 'config', config, generation })
       this.#workers?.send({ type: 'config', config, generation })
       Atomics.store(this.#table.i32, HEADER.config_generation, generation)
-      this.#options.log('info', 'reloaded', { generation })
+      this.#tellConfiguration('reloaded')
     })
     this.#swapping = this.#swapping.catch((cause: unknown) => this.#options.log('error', 'reload_failed', { cause }))
+  }
+
+  /** Tells which configuration is in force: its number, its file and what that held, and how much is served. */
+  #tellConfiguration(event: 'configuration_in_force' | 'reloaded'): void {
+    const { file, sha256 } = this.#written.origin
+    const { engines, models, tenants } = this.#served
+    const counts = { engines: engines.length, models: models.length, tenants: tenants.length }
+    this.#options.log('info', event, { generation: this.#generation, file, sha256, ...counts })
   }
 
   /** Resolves when the accountant has it, or its successor, which is born with it, serves. */
@@ -191,7 +185,7 @@ export class Supervisor {
 
   #compose(): Config {
     const { withDemo, config: first } = this.#options
-    return servedConfig(this.#written, {
+    return servedConfig(this.#written.config, {
       withDemo: (config) => withDemo(config, this.#demo_port),
       made_tenants: this.#made_tenants,
       increases: this.#increases,

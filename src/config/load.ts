@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { crossFaults } from './check.ts'
 import { type ConfigFault, FaultList, printFault } from './faults.ts'
 import { type Environment, interpolate, referencedNames, variable } from './interpolate.ts'
@@ -17,6 +18,12 @@ export type ConfigSource = {
   readonly flags?: Flags | undefined
 }
 
+/** The file that a configuration was read from and the SHA-256 of its bytes in hex; null where there was none. */
+export type ConfigOrigin = { readonly file: string | null; readonly sha256: string | null }
+
+/** A configuration that is whole, and what it was read from. */
+export type LoadedConfig = { readonly config: Config; readonly origin: ConfigOrigin }
+
 /** The file that is read when none is named. */
 export const default_file = 'weir.yaml'
 
@@ -25,15 +32,15 @@ export const default_file = 'weir.yaml'
  * default. An absent or empty file is the empty configuration. Returns every fault at once, or a configuration that is
  * whole: every default filled in, every name known, every secret fit for a header.
  */
-export const loadConfig = (from: ConfigSource): { config: Config } | { faults: ConfigFault[] } => {
+export const loadConfig = (from: ConfigSource): LoadedConfig | { faults: ConfigFault[] } => {
   const over = overrides(from.env, from.flags ?? {})
   const faults = new FaultList(over.labels)
-  const config = load(from, over, faults)
+  const { tree: config, origin } = load(from, over, faults)
   const found = faults.all()
   if (found.length > 0) return { faults: found }
   // Only a bug of the explanation leaves a refused tree without a fault.
   if (!isConfig(config)) throw new Error('config: refused without a fault')
-  return { config }
+  return { config, origin }
 }
 
 /** What `config check` prints, and its exit code: 0 and a summary, or 2 and one line a fault. */
@@ -49,16 +56,22 @@ export const checkConfig = (file: string | undefined, env: Environment): { exit_
 const counted = (list: readonly unknown[], what: string): string =>
   `${list.length} ${what}${list.length === 1 ? '' : 's'}`
 
-const load = (from: ConfigSource, over: Overrides, faults: FaultList): unknown => {
+const load = (
+  from: ConfigSource,
+  over: Overrides,
+  faults: FaultList,
+): { readonly tree: unknown; readonly origin: ConfigOrigin } => {
   const named = from.file ?? variable(from.env, 'WEIR_CONFIG')
   const file = named ?? default_file
-  const read = from.text === undefined ? readSource(file, named === undefined) : { value: from.text }
-  const text = 'value' in read ? (read.value ?? '') : ''
+  const read = from.text === undefined ? readSource(file, named === undefined) : { value: undefined }
+  const found = 'value' in read ? read.value : undefined
+  const origin = { file: found ? resolve(file) : null, sha256: found?.sha256 ?? null }
+  const text = from.text ?? found?.text ?? ''
   checkVariables(from.env, referencedNames(text), faults)
   const parsed = 'faults' in read ? read : parseSource(text, file)
   if ('faults' in parsed) {
     for (const fault of parsed.faults) faults.add(fault.path, fault.found, fault.allowed)
-    return undefined
+    return { tree: undefined, origin }
   }
   // What is overridden goes first: an override is not interpolated, and what it hides need not be set.
   const kept = withServer(parsed.value, (own) => without(own, Object.keys(over.server)))
@@ -70,7 +83,7 @@ const load = (from: ConfigSource, over: Overrides, faults: FaultList): unknown =
   schemaFaults(tree, templates, faults)
   faults.nextStage()
   crossFaults(tree, written, templates, faults)
-  return tree
+  return { tree, origin }
 }
 
 /** The tree with its section `server` changed; a tree or section that is no mapping is left to the schema's faults. */

@@ -8,11 +8,14 @@ export const config_bytes_max = 8 * 1024 * 1024
 /** What a configuration file or text holds, or why it cannot be read. */
 export type Source<T> = { readonly value: T } | { readonly faults: readonly ConfigFault[] }
 
+/** The text of a file, and the SHA-256 of its bytes in hex. */
+export type SourceText = { readonly text: string; readonly sha256: string }
+
 /**
  * Reads a file as UTF-8, without its byte-order mark. A missing file is undefined when `may_miss`, else a fault, as are
  * a folder, a file that may not be read, one beyond {@link config_bytes_max} and one that is not UTF-8.
  */
-export const readSource = (file: string, may_miss: boolean): Source<string | undefined> => {
+export const readSource = (file: string, may_miss: boolean): Source<SourceText | undefined> => {
   let bytes: Uint8Array
   try {
     bytes = readBounded(file)
@@ -25,7 +28,8 @@ export const readSource = (file: string, may_miss: boolean): Source<string | und
     return fault(file, 'is too large', `allowed: at most ${config_bytes_max} bytes`)
   }
   try {
-    return { value: new TextDecoder('utf-8', { fatal: true }).decode(bytes) }
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return { value: { text, sha256: new Bun.CryptoHasher('sha256').update(bytes).digest('hex') } }
   } catch {
     return fault(file, 'is not UTF-8', 'needed: a YAML file in UTF-8')
   }
