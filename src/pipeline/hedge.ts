@@ -56,8 +56,11 @@ const raced = async (
   const one = first.then((outcome) => ({ target, outcome }))
   const two = attempt(call, house, leg, second).then((outcome) => ({ target: second, outcome }))
   let won = await Promise.race([one, two])
-  // Both are given up: what either engine was sent counts.
-  if (won.outcome instanceof Miss && flight.givenUp()) await Promise.all([one, two])
+  // Both are given up: what either engine was sent counts, and the call is of that of which more came.
+  if (won.outcome instanceof Miss && flight.givenUp()) {
+    const [first_gave, second_gave] = await Promise.all([one, two])
+    won = (leg.half?.length ?? 0) > (flight.half?.length ?? 0) ? second_gave : first_gave
+  }
   if (won.outcome instanceof Miss && won.outcome.verdict.next) {
     // A connection that had died of idleness says nothing of its engine.
     if (won.outcome.stale) releaseProbe(house.table, won.target.engine.subject)

@@ -36,25 +36,47 @@ const PARTS: readonly (readonly [name: string, part: Part, last: number, tokens:
   ['hedged: the second broke off, a little came of the first', cast.part([says_little, breaks_off], hedge), 0, 4],
 ]
 
+/** Both are asked when the client leaves. */
+const BOTH: readonly (readonly [name: string, part: Part, last: number, tokens: number])[] = [
+  ['only of the second', cast.part([script(never), says_little], hedge), 1, 4],
+  ['only of the first', cast.part([says_little, script(never)], hedge), 0, 4],
+  ['of both, more of the second', cast.part([says_little, script(half(LONG), never)], hedge), 1, 261],
+]
+
 beforeAll(cast.open)
 afterAll(cast.close)
 
-test.each(PARTS)('%s', async (_name, part, last, tokens) => {
+/** A call whose client leaves at some time after the second engine was asked. */
+const leaves = async (part: Part, when: () => Promise<unknown>) => {
   using client = await connectRaw(cast.house().port)
   const given = { model: part.model, messages: [{ role: 'user', content: 'hi' }] }
   await client.send(requestBytes('POST', '/v1/chat/completions', { authorization: `Bearer ${cast.key()}` }, given))
   await part.engines[1]!.request(0)
-  const broken = part.names[1 - last]!
-  await eventually(() =>
-    cast
-      .house()
-      .logged('engine_failed')
-      .some(({ engine }) => engine === broken),
-  )
+  await when()
   await Bun.sleep(100)
   client.close()
-  const [row] = await cast.rowsOf(part, 1)
-  expect(row).toMatchObject({
+  return (await cast.rowsOf(part, 1))[0]!
+}
+
+test.each(PARTS)('%s', async (_name, part, last, tokens) => {
+  const broken = part.names[1 - last]!
+  const hasBroken = () =>
+    eventually(() =>
+      cast
+        .house()
+        .logged('engine_failed')
+        .some(({ engine }) => engine === broken),
+    )
+  expect(await leaves(part, hasBroken)).toMatchObject({
+    ending: 'cut_by_client',
+    engine: part.names[last]!,
+    completion_tokens: tokens,
+    attempts: 2,
+  })
+})
+
+test.each(BOTH)('hedged, and both are told to stop: half an answer came %s', async (_name, part, last, tokens) => {
+  expect(await leaves(part, async () => undefined)).toMatchObject({
     ending: 'cut_by_client',
     engine: part.names[last]!,
     completion_tokens: tokens,
