@@ -135,8 +135,8 @@ export const faultsOver = (over: Over): void => {
   const awayForAWhile = async () => {
     const first = await course(away, 4_500, 300)
     await using back = startHostileEngine({ ...good, port: away_port, tls: over === 'https' })
-    const then = await course(away, 2_500, 100)
-    return { first, then, asked: back.requests.length }
+    const later = await course(away, 2_500, 100)
+    return { first, later, asked: back.requests.length }
   }
 
   describe('an engine that refuses or fails', () => {
@@ -167,9 +167,9 @@ export const faultsOver = (over: Over): void => {
       })
 
     test('away for a while: every call is answered, few tries, and it is used again once it is back', async () => {
-      const { first, then, asked } = await away_course
+      const { first, later, asked } = await away_course
       expect(first.filter(({ engine }) => engine !== away.names[1])).toEqual([])
-      expect(then.at(-1)!.engine).toBe(away.names[0]!)
+      expect(later.at(-1)!.engine).toBe(away.names[0]!)
       expect(asked).toBeGreaterThan(0)
       const tries = cast
         .house()
