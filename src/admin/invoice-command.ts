@@ -16,7 +16,7 @@ export const INVOICE_USAGE = `weir invoice --tenant T --month YYYY-MM [--format 
 Asks a running house (--ops URL, WEIR_OPS_URL or http://127.0.0.1:PORT with WEIR_OPS_PORT or 9090; the admin token by
 WEIR_ADMIN_TOKEN or DIR/admin-token with --data DIR). With --offline it reads the ledger in --data DIR itself, running or
 not. The month is one of the tenant's budget's time zone, which --offline knows only of tenants that the API made: else
-it is UTC or what --timezone says. --proofs prints the proofs of all its calls instead, for weir verify.
+it is UTC or what --timezone says. --proofs prints the proofs of all its calls and orders instead, for weir verify.
 `
 
 const FLAGS = ['tenant', 'month', 'format', 'timezone', 'proofs!', 'offline!', 'ops', 'data']

@@ -1,12 +1,13 @@
 import { Failure } from '../base/failure.ts'
 import { invoiceBundle } from '../ledger/invoice-proofs.ts'
+import { postedOrders } from '../ledger/invoice-sums.ts'
 import type { InvoicePeriod } from '../ledger/invoice.ts'
 import type { OpsHouse } from './port.ts'
 
-/** Calls of which the proofs are made at one asking: about a kilobyte each. */
-const CALLS_MAX = 50_000
+/** Calls and orders of which the proofs are made at one asking: about a kilobyte each. */
+const LINES_MAX = 50_000
 
-/** The proofs of every call of an invoice in one bundle for `weir verify`; a failure if they are too many. */
+/** The proofs of every call and order of an invoice in one bundle for `weir verify`; a failure if they are too many. */
 export const invoiceProofs = (
   {
     ledger_reader,
@@ -20,9 +21,10 @@ export const invoiceProofs = (
       'SELECT count(*) AS n FROM calls WHERE tenant = ? AND at_ms >= ? AND at_ms < ?',
     )
     .get(tenant, from_ms, to_ms)
-  if (Number(calls?.n ?? 0n) > CALLS_MAX)
+  const lines = Number(calls?.n ?? 0n) + postedOrders(ledger_reader, tenant, from_ms, to_ms).length
+  if (lines > LINES_MAX)
     return new Failure('field_invalid', {
-      says: `month: the proofs of ${calls?.n} calls are too many for one answer; at most ${CALLS_MAX}.`,
+      says: `month: the proofs of ${lines} calls and orders are too many for one answer; at most ${LINES_MAX}.`,
       param: 'month',
     })
   const reader = audit.reader()

@@ -97,10 +97,11 @@ export const INVOICE_ROUTES: readonly AdminRoute[] = [
     method: 'GET',
     path: '/admin/invoices/:tenant/:month/proofs',
     tag: 'finance',
-    summary: 'The proofs of every call of an invoice, for weir verify',
-    description: 'Calls of the last second, which no checkpoint covers yet, are left out.',
+    summary: 'The proofs of every call and order of an invoice, for weir verify',
+    description:
+      'Calls, refunds, adjustments and grants, and what they come to: charges less refunds and adjustments. Those of the last second, which no checkpoint covers yet, are left out.',
     query: Type.Object({ timezone: TIMEZONE }, closed),
-    example: { format: 'weir-proof/1', kind: 'invoice', lines: [], nodes: [] },
+    example: { format: 'weir-proof/2', kind: 'invoice', lines: [], nodes: [] },
     failures: ['not_found'],
     run: ({ params, query }, house) => {
       const asked = askedOf(params, query.timezone, house)

@@ -5,8 +5,10 @@ import { type ConsistencyJson, consistencyJson } from './wire.ts'
 /**
  * A proof that can be checked by anyone, offline, with nothing but the log's public key or a checkpoint kept from before:
  *
- *     { "format": "weir-proof/1", "kind": "call" | "invoice",
- *       "invoice": { "tenant", "from_ms", "to_ms", "calls", "charge_nanodollars" },     of an invoice only
+ *     { "format": "weir-proof/1" of calls, "weir-proof/2" of invoices; "kind": "call" | "invoice",
+ *       "invoice": { "tenant", "from_ms", "to_ms", "calls", "charge_nanodollars",       of an invoice only
+ *                    "orders", "refunds_nanodollars", "adjustments_nanodollars", "grants_nanodollars",
+ *                    "total_nanodollars" },
  *       "checkpoint": "…",                      the signed note that covers all lines
  *       "public_keys": ["NAME+ID+BASE64", …],   every key that the log ever signed with, oldest first
  *       "consistency": { "from", "to", "from_root", "to_root", "proof" },              if one was asked for
@@ -15,7 +17,8 @@ import { type ConsistencyJson, consistencyJson } from './wire.ts'
  *
  * `leaf` is the leaf's bytes in base64, `path` its inclusion path (RFC 9162 §2.1.3, lowest first) by numbers of `nodes`,
  * which all lines share; so a line costs at most log2(size) small numbers, and neighbours share most of their nodes.
- * `salt` (hex, or null once erased) lets who has a body check it: SHA-256(salt ‖ SHA-256 of the body).
+ * An invoice has a line for each of its calls, and then one for each leaf with orders (refunds, adjustments, grants).
+ * `salt` (hex, or null once erased, and of orders) lets who has a body check it: SHA-256(salt ‖ SHA-256 of the body).
  */
 export type BundleHead = {
   readonly kind: 'call' | 'invoice'
@@ -24,19 +27,28 @@ export type BundleHead = {
   readonly from?: number
 }
 
-/** What an invoice claims: calls of a tenant in [from_ms, to_ms) and their sum, a decimal string. */
+/**
+ * What an invoice claims: calls and orders of a tenant in [from_ms, to_ms) and their sums, decimal strings. Those of orders
+ * are in the tenant's favour; the total is charges less refunds and less adjustments.
+ */
 export type InvoiceHead = {
   readonly tenant: string
   readonly from_ms: number
   readonly to_ms: number
   readonly calls: number
   readonly charge_nanodollars: string
+  readonly orders: number
+  readonly refunds_nanodollars: string
+  readonly adjustments_nanodollars: string
+  readonly grants_nanodollars: string
+  readonly total_nanodollars: string
 }
 
 /** A line before it has its proof. */
 export type BundleLine = { readonly index: number; readonly salt: string | null }
 
-export const BUNDLE_FORMAT = 'weir-proof/1'
+/** By kind. An invoice without orders was of the first as well. */
+const FORMATS = { call: 'weir-proof/1', invoice: 'weir-proof/2' } as const
 
 /**
  * The text of a bundle, piece by piece, so that one of any size needs memory for its nodes only. Ends with a failure if a
@@ -55,7 +67,7 @@ export const bundleText = function* (
   const consistency = consistencyFrom(reader, head.from, size)
   if (consistency instanceof Failure) return consistency
   const { kind, invoice } = head
-  const known = { format: BUNDLE_FORMAT, kind, ...(invoice && { invoice }), checkpoint: latest.note, public_keys }
+  const known = { format: FORMATS[kind], kind, ...(invoice && { invoice }), checkpoint: latest.note, public_keys }
   yield `${JSON.stringify({ ...known, ...(consistency && { consistency }) }).slice(0, -1)},"lines":[`
   const nodes = new Map<string, number>()
   let comma = ''

@@ -156,15 +156,40 @@ const checkLine = async (line, nodes, note) => {
   return { leaf, fault: leaf.log_index === line.index ? undefined : `it says that it is leaf ${leaf.log_index}` }
 }
 
-const invoiceFault = (invoice, leaf) => {
+/** Money that people move, by kind: the account that it comes from, and the invoice's member with the sum. */
+const ORDERS = {
+  refund: ['revenue', 'refunds_nanodollars'],
+  adjustment: ['revenue', 'adjustments_nanodollars'],
+  grant: ['grants', 'grants_nanodollars'],
+}
+
+/** The orders of an invoice in a leaf of entries, in the tenant's favour; of a file without orders undefined. */
+const ordersIn = (invoice, leaf) => {
+  if (invoice?.orders === undefined || leaf.type !== 'entries' || !Array.isArray(leaf.entries)) return undefined
+  const account = `tenant:${invoice.tenant}`
+  return leaf.entries.flatMap(({ kind, at_ms, debit, credit, amount_nanodollars, call_id, reason }) => {
+    const from = Object.hasOwn(ORDERS, kind) ? ORDERS[kind][0] : undefined
+    const gives = debit === from && credit === account
+    if (from === undefined || !(gives || (debit === account && credit === from))) return []
+    if (!(at_ms >= invoice.from_ms && at_ms < invoice.to_ms)) return []
+    const amount = BigInt(amount_nanodollars)
+    return [{ kind, at_ms, call_id, reason, amount: gives ? amount : -amount }]
+  })
+}
+
+const invoiceFault = (invoice, leaf, orders) => {
+  if (orders) return orders.length > 0 ? undefined : 'it has no order of this invoice'
   if (leaf.type !== 'call') return 'it is no call'
   if (leaf.tenant !== invoice.tenant) return `it is of another tenant, ${leaf.tenant}`
   return leaf.at_ms >= invoice.from_ms && leaf.at_ms < invoice.to_ms ? undefined : 'it is outside the invoice’s time'
 }
 
+const FORMATS = ['weir-proof/1', 'weir-proof/2']
+
 const check = async (source, key, kept) => {
   const bundle = JSON.parse(source)
-  if (bundle.format !== 'weir-proof/1') throw new Wrong('this is not a proof file of Weir ("format": "weir-proof/1")')
+  if (!FORMATS.includes(bundle.format))
+    throw new Wrong(`this is not a proof file of Weir ("format": "${FORMATS.join('" or "')}")`)
   const note = readNote(bundle.checkpoint, 'the checkpoint')
   const keys = await Promise.all((key ? [key] : bundle.public_keys).map(readKey))
   const facts = [
@@ -179,22 +204,50 @@ const check = async (source, key, kept) => {
   const nodes = bundle.nodes.map((node) => fromBase64(node, 'a node'))
   const lines = []
   const seen = new Set()
-  let sum = 0n
+  const sums = { calls: 0, orders: 0, charge: 0n, refund: 0n, adjustment: 0n, grant: 0n }
   for (const line of bundle.lines) {
     const { leaf, fault } = await checkLine(line, nodes, note)
+    const orders = ordersIn(bundle.invoice, leaf)
     const more =
       fault ??
-      (bundle.invoice && invoiceFault(bundle.invoice, leaf)) ??
+      (bundle.invoice && invoiceFault(bundle.invoice, leaf, orders)) ??
       (seen.has(line.index) ? 'it is on the invoice twice' : undefined)
     seen.add(line.index)
-    if (!more) sum += BigInt(leaf.charge_nanodollars ?? 0)
-    lines.push({ leaf, fault: more })
+    if (!more) add(sums, leaf, orders)
+    lines.push({ leaf, orders, fault: more })
   }
-  return { bundle, facts, lines, sum }
+  return { bundle, facts, lines, sums }
 }
 
-const verdictOf = ({ bundle, lines, sum }) => {
-  const broken = lines.flatMap(({ leaf, fault }, nth) => (fault ? [`line ${nth + 1} (${leaf.id ?? 'no call'})`] : []))
+const add = (sums, leaf, orders) => {
+  if (!orders) {
+    sums.calls++
+    sums.charge += BigInt(leaf.charge_nanodollars ?? 0)
+    return
+  }
+  sums.orders += orders.length
+  for (const { kind, amount } of orders) sums[kind] += amount
+}
+
+/** What an invoice says that its lines do not make, as [what it says, what they make]; undefined if there is nothing. */
+const claimFault = (invoice, sums) => {
+  const counts = invoice.orders === undefined ? ['calls'] : ['calls', 'orders']
+  for (const what of counts) if (invoice[what] !== sums[what]) return [`${invoice[what]} ${what}`, `are ${sums[what]}`]
+  const money = [['charge_nanodollars', sums.charge, 'of charges']]
+  if (invoice.orders !== undefined) {
+    for (const kind of Object.keys(ORDERS)) money.push([ORDERS[kind][1], sums[kind], `of ${kind}s`])
+    money.push(['total_nanodollars', owed(sums), 'owed'])
+  }
+  for (const [member, sum, what] of money)
+    if (String(invoice[member]) !== String(sum)) return [`${said(invoice[member])} USD ${what}`, `make ${usd(sum)}`]
+  return undefined
+}
+const owed = ({ charge, refund, adjustment }) => charge - refund - adjustment
+const said = (nanodollars) => (/^-?\d{1,30}$/.test(String(nanodollars)) ? usd(BigInt(nanodollars)) : 'no')
+
+const verdictOf = ({ bundle, lines, sums }) => {
+  const nameOf = (leaf) => leaf.id ?? (leaf.type === 'entries' ? 'orders' : 'no call')
+  const broken = lines.flatMap(({ leaf, fault }, nth) => (fault ? [`line ${nth + 1} (${nameOf(leaf)})`] : []))
   if (broken.length > 0) {
     const more = broken.length > 3 ? ' and more' : ''
     return [
@@ -205,20 +258,33 @@ const verdictOf = ({ bundle, lines, sum }) => {
   const { invoice } = bundle
   if (!invoice)
     return [true, `Sound: ${lines.length === 1 ? 'the call is' : `${lines.length} calls are`} in the log as shown`]
-  if (invoice.calls !== lines.length)
-    return [false, `Not sound: the invoice says ${invoice.calls} calls and has ${lines.length} lines`]
-  if (String(invoice.charge_nanodollars) !== String(sum))
+  const wrong = claimFault(invoice, sums)
+  if (wrong) return [false, `Not sound: the invoice says ${wrong[0]}, and its lines ${wrong[1]}`]
+  const all = `Sound: all ${lines.length} lines are in the log`
+  if (invoice.orders === undefined)
     return [
-      false,
-      `Not sound: the invoice says ${usd(BigInt(invoice.charge_nanodollars))} USD and its lines make ${usd(sum)}`,
+      true,
+      `${all}, and they make ${usd(sums.charge)} USD of charges; refunds and adjustments are not in this file`,
     ]
-  return [true, `Sound: all ${lines.length} lines are in the log, and they make ${usd(sum)} USD`]
+  return [true, `${all}, and they make ${usd(owed(sums))} USD owed: charges less refunds and adjustments`]
 }
+
+/** The sums of an invoice, for the facts above its lines. */
+const sumsOf = (invoice, { calls, charge, orders, refund, adjustment, grant }) => [
+  ['Charges', `${usd(charge)} USD, ${calls} calls`],
+  ...(invoice.orders === undefined
+    ? []
+    : [
+        ['Orders', `${orders}: ${usd(refund)} USD of refunds, ${usd(adjustment)} USD of adjustments`],
+        ['Grants', `${usd(grant)} USD, no part of what is owed`],
+      ]),
+]
 
 // ── the page ──
 const usd = (nanodollars) => {
-  const digits = String(nanodollars).padStart(10, '0')
-  return `${digits.slice(0, -9)}.${digits.slice(-9).replace(/0+$/, '').padEnd(2, '0')}`
+  const sign = nanodollars < 0n ? '-' : ''
+  const digits = String(nanodollars < 0n ? -nanodollars : nanodollars).padStart(10, '0')
+  return `${sign}${digits.slice(0, -9)}.${digits.slice(-9).replace(/0+$/, '').padEnd(2, '0')}`
 }
 const iso = (ms) =>
   Number.isFinite(ms) && Math.abs(ms) < 8e15 ? new Date(ms).toISOString().replace('T', ' ').slice(0, 19) : ''
@@ -230,21 +296,30 @@ const element = (tag, content, name) => {
 }
 const ROWS_MAX = 1000
 
-const rowOf = ({ leaf, fault }, nth) => {
+/** What a line adds to what is owed; a grant adds nothing. */
+const moneyOf = (leaf, orders) => {
+  if (orders) {
+    const owing = orders.filter(({ kind }) => kind !== 'grant')
+    return owing.length > 0 ? usd(owing.reduce((sum, { amount }) => sum - amount, 0n)) : ''
+  }
+  return leaf.charge_nanodollars === null || leaf.charge_nanodollars === undefined
+    ? ''
+    : usd(BigInt(leaf.charge_nanodollars))
+}
+const orderName = ({ kind, amount, call_id, reason }) =>
+  `${kind}${kind === 'grant' ? ` of ${usd(amount)}` : ''}${call_id ? ` of ${call_id}` : ''}: ${reason}`
+
+const rowOf = ({ leaf, orders, fault }, nth) => {
   const row = element('tr', '', fault ? 'bad' : '')
-  const money =
-    leaf.charge_nanodollars === null || leaf.charge_nanodollars === undefined
-      ? ''
-      : usd(BigInt(leaf.charge_nanodollars))
   row.append(
     element('td', nth + 1, 'number'),
     element('td', fault ? `✗ ${fault}` : '✓ in the log', fault ? 'state' : 'state good'),
-    element('td', leaf.id ?? ''),
-    element('td', iso(leaf.at_ms)),
-    element('td', leaf.model ?? ''),
+    element('td', orders ? orders.map(orderName).join('; ') : (leaf.id ?? ''), orders ? 'words' : ''),
+    element('td', iso(orders ? orders[0]?.at_ms : leaf.at_ms)),
+    element('td', leaf.model || (leaf.type === 'call' ? leaf.endpoint : '')),
     element('td', leaf.prompt_tokens ?? '', 'number'),
     element('td', leaf.completion_tokens ?? '', 'number'),
-    element('td', money, 'number'),
+    element('td', moneyOf(leaf, orders), 'number'),
   )
   return row
 }
@@ -274,7 +349,12 @@ const run = async () => {
     const [good, verdict] = verdictOf(result)
     const { invoice } = result.bundle
     const facts = invoice
-      ? [['Tenant', invoice.tenant], ['Time', `${iso(invoice.from_ms)} to ${iso(invoice.to_ms)}`], ...result.facts]
+      ? [
+          ['Tenant', invoice.tenant],
+          ['Time', `${iso(invoice.from_ms)} to ${iso(invoice.to_ms)}`],
+          ...sumsOf(invoice, result.sums),
+          ...result.facts,
+        ]
       : result.facts
     show(good, verdict, facts, result.lines)
   } catch (cause) {

@@ -203,10 +203,12 @@ test('weir invoice says the same over the ops plane and offline, and its proofs 
     const proofs = await weir(...asked, '--proofs')
     expect(proofs.code).toBe(0)
     await Bun.write(`${folder.path}/proofs.json`, proofs.out)
-    expect(JSON.parse(proofs.out).lines).toHaveLength(5)
+    // Five calls, two grants, a refund and an adjustment.
+    expect(JSON.parse(proofs.out).lines).toHaveLength(9)
   }, 10_000)
   const verified = await weir('verify', `${folder.path}/proofs.json`)
   expect([verified.err, verified.code]).toEqual(['', 0])
+  expect(verified.out).toContain(`${made(online.out).totals.total_usd} USD owed, every line in the log`)
   expect((await weir('invoice', '--tenant', 'nobody', '--month', month())).code).toBe(1)
   expect((await weir('invoice', '--tenant', 'acme', '--month', 'May')).code).toBe(2)
 })
