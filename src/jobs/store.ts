@@ -63,12 +63,31 @@ export class JobStore {
       file.append(encodeRecord(Buffer.from(random, 'hex'), meta, body, status, accepted_at_ms))
       held.unfinished++
       const place = { segment: file.name, offset, random }
+      const job: OwnJob = { ...place, id: formatJobId(place), meta, accepted_at_ms, status }
       const failed = await this.#written(file)
-      if (failed) return new Failure('journal_full', { retry_after_s: 5, cause: failed })
-      return { ...place, id: formatJobId(place), meta, accepted_at_ms, status }
+      return failed ? await this.#withdraw(job, file, failed) : job
     } catch (cause) {
       return new Failure('journal_full', { retry_after_s: 5, cause })
     }
+  }
+
+  /** Takes a job back that could not be brought to the disk, and answers whether it can still run. */
+  async #withdraw(job: OwnJob, file: OwnSegment, cause: Error): Promise<Failure> {
+    const refused = (says: string) =>
+      new Failure('journal_full', {
+        says: `The job could not be brought to the disk: ${says}`,
+        retry_after_s: 5,
+        cause,
+      })
+    try {
+      this.setStatus(job, { state: 'cancelled', webhook: 'none', finished_at_ms: this.#options.now() })
+    } catch {
+      return refused('it is not accepted, but may run all the same once the gateway has been started again.')
+    }
+    // A sync that succeeds has brought this to the disk, though what failed before may be lost.
+    return (await this.#synced(file))
+      ? refused('it is not accepted, but may run all the same if the power fails before the disk works again.')
+      : refused('it is not accepted and does not run.')
   }
 
   body(job: OwnJob): Uint8Array | undefined {
