@@ -4,8 +4,8 @@ import { KeyQueue } from '../balance/fair-queue.ts'
 import { headOf, queueTime, refund, serve, showHead } from '../balance/fair-time.ts'
 import { Failure } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
-import { SUBJECT } from '../table/layout.ts'
-import { type Subject, subjectOf } from '../table/table.ts'
+import { SUBJECT, WORKER } from '../table/layout.ts'
+import { type Subject, subjectOf, workerF64 } from '../table/table.ts'
 import type { House } from './house.ts'
 import { onPlaceLeft } from './place.ts'
 
@@ -13,6 +13,8 @@ import { onPlaceLeft } from './place.ts'
 const LOOK_MS = 1
 /** How long a worker leaves a free place to another whose call is due first: it looks far more often, unless it is stuck. */
 const YIELD_MS = 20
+/** A worker that was passed as stuck, as it was then: one that has moved since is not stuck. */
+type Stuck = { readonly head: number; readonly beat_ms: number }
 /** Over what time the pace of the queue is averaged. */
 const PACE_MS = 1_000
 
@@ -44,6 +46,7 @@ export class ModelQueue {
   #stopListening: () => void = () => undefined
   /** Since when a free place is left to another worker. */
   #yields_tick_ms: number | undefined
+  readonly #stuck = new Map<number, Stuck>()
   #pace = { tokens_per_ms: 0, time: 0, tick_ms: 0 }
 
   constructor(house: House, model: Model) {
@@ -167,15 +170,23 @@ export class ModelQueue {
     return this.#model.targets.some(({ engine }) => i32[engine.subject * 2 + SUBJECT.count]! < engine.config.capacity)
   }
 
-  /** True while a worker whose first call is due before this one has had no time to see that a place is free. */
+  /**
+   * True while a worker whose first call is due before this one has had no time to see that a place is free. One that had
+   * it is passed until it shows that it runs: a frozen one would hold each place up anew.
+   */
   #othersTurn(key: number): boolean {
     for (let worker = 0; worker < limits.workers_max; worker++) {
       if (worker === this.#house.worker) continue
-      const other = headOf(this.#house.table, this.#model.subject, worker)
-      if (other === 0 || other > key || (other === key && worker > this.#house.worker)) continue
+      const head = headOf(this.#house.table, this.#model.subject, worker)
+      if (head === 0 || head > key || (head === key && worker > this.#house.worker)) continue
+      const beat_ms = this.#house.table.f64[workerF64(worker, WORKER.heartbeat_ms)]!
+      const stuck = this.#stuck.get(worker)
+      if (stuck?.head === head && stuck.beat_ms === beat_ms) continue
       const now = this.#house.tick()
       this.#yields_tick_ms ??= now
-      return now - this.#yields_tick_ms < YIELD_MS
+      if (now - this.#yields_tick_ms < YIELD_MS) return true
+      this.#stuck.set(worker, { head, beat_ms })
+      this.#yields_tick_ms = undefined
     }
     return false
   }
