@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts'
-import type { Config, TenantConfig } from '../config/schema.ts'
+import type { NumberedConfig } from '../config/load.ts'
+import type { TenantConfig } from '../config/schema.ts'
 import type { Store } from '../ledger/database.ts'
 import type { Log } from '../observe/log.ts'
 import type { Table } from '../table/table.ts'
@@ -8,8 +9,8 @@ import type { AuditView } from './audit-view.ts'
 /** What the ops plane needs of the control process. */
 export type OpsHouse = {
   readonly table: Table
-  /** The configuration in force and its number; asked anew for each request. */
-  readonly catalogue: () => { readonly config: Config; readonly generation: number }
+  /** The configuration in force, its number and its file; asked anew for each request. */
+  readonly catalogue: () => NumberedConfig
   /** `house.db`, of which the control process is the one writer. */
   readonly house_db: Store
   /** `ledger.db`, opened to read. */

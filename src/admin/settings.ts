@@ -12,11 +12,17 @@ export const SETTING_ROUTES: readonly AdminRoute[] = [
     path: '/admin/config',
     tag: 'settings',
     summary: 'The configuration in force',
-    description: 'With every default filled in; secrets are `***`. `generation` goes up with each reload.',
-    example: { generation: 1, config: { server: { port: 8080, ops_port: 9090 } } },
+    description:
+      'With every default filled in; secrets are `***`. `generation` goes up with each reload; `file` is what was read, and `sha256` that of its bytes, or null where there was no file.',
+    example: {
+      generation: 1,
+      file: '/etc/weir/weir.yaml',
+      sha256: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+      config: { server: { port: 8080, ops_port: 9090 } },
+    },
     run: (_asked, { catalogue }) => {
-      const { config, generation } = catalogue()
-      return { json: { generation, config: redacted(config) } }
+      const { config, generation, origin } = catalogue()
+      return { json: { generation, ...origin, config: redacted(config) } }
     },
   }),
   adminRoute({

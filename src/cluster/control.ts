@@ -5,7 +5,7 @@ import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import { newSecret } from '../base/ids.ts'
 import { demo_tenant } from '../config/demo.ts'
-import type { Config } from '../config/schema.ts'
+import type { NumberedConfig } from '../config/load.ts'
 import { opsPlane } from '../http/ops-plane.ts'
 import { startProofs } from '../http/proof-service.ts'
 import { openReader, openWriter, type Store } from '../ledger/database.ts'
@@ -35,7 +35,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
       tenantIncreases(store, nowMs()),
     )
   announceTenants()
-  let current: { config: Config; generation: number } = boot
+  let current: NumberedConfig = boot
   const ledger_reader = openReader(files.data, 'ledger')
   const audit = openAuditView(files.audit, `${files.data}/run/letters`)
   const app = opsPlane({

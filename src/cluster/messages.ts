@@ -1,14 +1,13 @@
 import type { TenantIncrease } from '../config/budgets.ts'
-import type { Config, TenantConfig } from '../config/schema.ts'
+import type { NumberedConfig } from '../config/load.ts'
+import type { TenantConfig } from '../config/schema.ts'
 
 /** The roles a process of the house can have. */
 export type Role = 'worker' | 'control' | 'accountant' | 'demo'
 
 /** What every child is told at its start, over the IPC channel: secrets of the configuration never touch a disk or an argument list. */
-export type Boot = {
+export type Boot = NumberedConfig & {
   readonly type: 'boot'
-  readonly config: Config
-  readonly generation: number
   readonly files: HouseFiles
   /** Worker only: its column in the shared table and the number that tells its journal from its predecessors'. */
   readonly index: number
@@ -41,7 +40,7 @@ export type HouseFiles = {
 
 export type ToChild =
   | Boot
-  | { readonly type: 'config'; readonly config: Config; readonly generation: number }
+  | (NumberedConfig & { readonly type: 'config' })
   /** Answered by `pong`: a process that does not is frozen. */
   | { readonly type: 'ping' }
   /** End in order. A worker with a successor goes on serving its connections for `linger_ms` first, and asks them to leave. */

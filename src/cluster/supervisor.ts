@@ -1,6 +1,6 @@
 import { limits } from '../base/limits.ts'
 import type { TenantIncrease } from '../config/budgets.ts'
-import type { LoadedConfig } from '../config/load.ts'
+import type { LoadedConfig, NumberedConfig } from '../config/load.ts'
 import type { Config, TenantConfig } from '../config/schema.ts'
 import { HEADER } from '../table/layout.ts'
 import type { Table } from '../table/table.ts'
@@ -25,8 +25,8 @@ export class Supervisor {
   readonly #finish: (code: number) => void
   #state: 'starting' | 'running' | 'stopping' = 'starting'
   /** What workers serve, and what the accountant has been told, which is ahead of it while a configuration is swapped. */
-  #served: Config
-  #announced: Config
+  #served: NumberedConfig
+  #announced: NumberedConfig
   #written: LoadedConfig
   #made_tenants: readonly TenantConfig[] = []
   #increases: readonly TenantIncrease[] = []
@@ -44,8 +44,9 @@ export class Supervisor {
     this.#options = options
     this.#files = files
     this.#table = table
-    this.#served = this.#announced = options.config
-    this.#written = options
+    const { config, origin } = options
+    this.#written = { config, origin }
+    this.#served = this.#announced = { config, origin, generation: this.#generation }
     const { promise, resolve } = Promise.withResolvers<number>()
     this.done = promise.finally(lock.release)
     this.#finish = resolve
@@ -78,7 +79,7 @@ export class Supervisor {
     log(...descriptorsTold(descriptors))
     await this.#demoIfWanted(config)
     this.#announced = this.#served = this.#compose()
-    this.#table.i32[HEADER.config_generation] = this.#generation
+    this.#table.i32[HEADER.config_generation] = this.#served.generation
     const ops = await this.#singles.keep('control', ops_port)
     await this.#singles.keep('accountant', 0)
     this.#workers = new Workers({
@@ -118,7 +119,7 @@ export class Supervisor {
     if (this.#state !== 'running') return log('warn', 'reload_ignored', { state: this.#state })
     const next = this.#options.reload()
     if ('faults' in next)
-      return log('error', 'reload_refused', { faults: next.faults, kept_generation: this.#generation })
+      return log('error', 'reload_refused', { faults: next.faults, kept_generation: this.#served.generation })
     const restart = needRestart(this.#options.config, next.config)
     if (restart.length > 0) log('warn', 'settings_ignored', { until: 'restart', settings: restart })
     this.#swap(next)
@@ -127,10 +128,12 @@ export class Supervisor {
   /** Replaces the workers one by one; no accepted connection is refused. */
   async roll(): Promise<void> {
     if (this.#state !== 'running') return this.#options.log('warn', 'roll_ignored', { state: this.#state })
-    await this.#workers?.roll(this.#served.server.grace_ms)
+    await this.#workers?.roll(this.#served.config.server.grace_ms)
   }
 
   #hearTenants(made: readonly TenantConfig[], increases: readonly TenantIncrease[]): void {
+    // A control process that was started again says what is known.
+    if (Bun.deepEquals([made, increases], [this.#made_tenants, this.#increases])) return
     this.#made_tenants = made
     this.#increases = increases
     if (this.#state === 'running') this.#swap()
@@ -148,13 +151,13 @@ export class Supervisor {
         await this.#demoIfWanted(next.config)
         this.#written = next
       }
-      const config = (this.#announced = this.#compose())
-      const generation = ++this.#generation
-      await this.#announce(config, generation)
-      this.#served = config
-      this.#singles.send('control', { type: 'config', config, generation })
-      this.#workers?.send({ type: 'config', config, generation })
-      Atomics.store(this.#table.i32, HEADER.config_generation, generation)
+      this.#generation++
+      const served = (this.#announced = this.#compose())
+      await this.#announce(served)
+      this.#served = served
+      this.#singles.send('control', { type: 'config', ...served })
+      this.#workers?.send({ type: 'config', ...served })
+      Atomics.store(this.#table.i32, HEADER.config_generation, served.generation)
       this.#tellConfiguration('reloaded')
     })
     this.#swapping = this.#swapping.catch((cause: unknown) => this.#options.log('error', 'reload_failed', { cause }))
@@ -162,19 +165,19 @@ export class Supervisor {
 
   /** Tells which configuration is in force: its number, its file and what that held, and how much is served. */
   #tellConfiguration(event: 'configuration_in_force' | 'reloaded'): void {
-    const { file, sha256 } = this.#written.origin
-    const { engines, models, tenants } = this.#served
+    const { generation, origin, config } = this.#served
+    const { engines, models, tenants } = config
     const counts = { engines: engines.length, models: models.length, tenants: tenants.length }
-    this.#options.log('info', event, { generation: this.#generation, file, sha256, ...counts })
+    this.#options.log('info', event, { generation, ...origin, ...counts })
   }
 
   /** Resolves when the accountant has it, or its successor, which is born with it, serves. */
-  #announce(config: Config, generation: number): Promise<void> {
+  #announce(announced: NumberedConfig): Promise<void> {
     return new Promise((resolve) => {
       this.#adopted = (adopted) => {
-        if (adopted >= generation) resolve()
+        if (adopted >= announced.generation) resolve()
       }
-      this.#singles.send('accountant', { type: 'config', config, generation })
+      this.#singles.send('accountant', { type: 'config', ...announced })
     })
   }
 
@@ -183,23 +186,24 @@ export class Supervisor {
       this.#demo_port = await this.#singles.keep('demo', 0)
   }
 
-  #compose(): Config {
+  #compose(): NumberedConfig {
     const { withDemo, config: first } = this.#options
-    return servedConfig(this.#written.config, {
+    const { config: written, origin } = this.#written
+    const config = servedConfig(written, {
       withDemo: (config) => withDemo(config, this.#demo_port),
       made_tenants: this.#made_tenants,
       increases: this.#increases,
       first: { ...first, server: { ...first.server, data: this.#files.data } },
     })
+    return { config, origin, generation: this.#generation }
   }
 
   #spawn(role: Role, port: number, index: number, incarnation: number): Child {
     const { admin_token, demo_key, spawner, tell } = this.#options
-    const generation = this.#generation
+    const numbered = role === 'accountant' ? this.#announced : this.#served
     const boot: Boot = {
       type: 'boot',
-      config: role === 'accountant' ? this.#announced : this.#served,
-      generation,
+      ...numbered,
       files: this.#files,
       index,
       incarnation,
@@ -215,14 +219,14 @@ export class Supervisor {
       tenants: (made, increases) => this.#hearTenants(made, increases),
       adopted: (adopted) => role === 'accountant' && this.#adopted(adopted),
     })
-    if (role === 'accountant') void child.ready.then(() => this.#adopted(generation)).catch(() => undefined)
+    if (role === 'accountant') void child.ready.then(() => this.#adopted(numbered.generation)).catch(() => undefined)
     return child
   }
 
   /** Stop accepting, let calls run out, then post everything, then close: in this order, or spend is lost (C48). */
   async #stopInOrder(): Promise<void> {
     const { log } = this.#options
-    const { grace_ms } = this.#served.server
+    const { grace_ms } = this.#served.config.server
     Atomics.store(this.#table.i32, HEADER.draining, 1)
     this.#singles.stopping()
     log('info', 'draining', { grace_ms })

@@ -24,6 +24,9 @@ export type ConfigOrigin = { readonly file: string | null; readonly sha256: stri
 /** A configuration that is whole, and what it was read from. */
 export type LoadedConfig = { readonly config: Config; readonly origin: ConfigOrigin }
 
+/** A configuration as a house serves it, and its number: each one that is put in force has the next. */
+export type NumberedConfig = LoadedConfig & { readonly generation: number }
+
 /** The file that is read when none is named. */
 export const default_file = 'weir.yaml'
 

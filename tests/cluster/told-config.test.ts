@@ -36,8 +36,12 @@ const reload = (text: string) => {
   writeFileSync(house.config_file, text)
   house.kill('SIGHUP')
 }
-const shown = async (): Promise<{ generation: number; config: { tenants: { name: string }[] } }> =>
-  (await (await house.admin('GET', 'config')).json()) as any
+const shown = async (): Promise<{
+  generation: number
+  file: string
+  sha256: string
+  config: { tenants: { name: string }[] }
+}> => (await (await house.admin('GET', 'config')).json()) as any
 const counts = { engines: 1, models: 1 }
 
 test('at the start: number, file and the hash of its bytes', async () => {
@@ -56,6 +60,8 @@ test('after a reload: those of the new file, and the number that the admin API s
   const line = await swap(() => reload(file('acme', 'beta')))
   expect(line).toMatchObject({ generation: 2, sha256: sha256(file('acme', 'beta')), ...counts, tenants: 2 })
   await eventually(async () => expect((await shown()).generation).toBe(2))
+  const { file: path, sha256: hash } = await shown()
+  expect([path, hash]).toEqual([line['file'], line['sha256']])
 })
 
 test('after the admin API made a tenant: the same file, another number, a tenant more', async () => {
@@ -63,16 +69,23 @@ test('after the admin API made a tenant: the same file, another number, a tenant
   expect(line).toMatchObject({ generation: 3, sha256: sha256(file('acme', 'beta')), tenants: 3 })
 })
 
-test('a tenant that is made while a file waits for its turn does not bring the file before it back', async () => {
+test('while a swap waits: a new control process shows what is in force; a tenant that is made brings no older file back', async () => {
   const last = file('acme', 'gamma') + 'server: { subjects_max: 128 }\r\n'
   const holder = new Database(`${house.data}/ledger.db`)
   holder.run('PRAGMA busy_timeout = 5000')
   const before = house.logged('reloaded').length
+  const in_force = await shown()
   holder.run('BEGIN IMMEDIATE')
   try {
     // The accountant cannot write the price: this swap waits, and what comes after it too.
     reload(file('acme').replace('free: true', 'price: { input: "1", output: "2" }'))
     await eventually(() => expect(house.logged('prices_postponed').length).toBeGreaterThan(0), 5_000)
+    const [control] = house.pids('control')
+    process.kill(control!, 'SIGKILL')
+    await eventually(async () => {
+      expect(house.pids('control')).not.toContain(control!)
+      expect(await shown()).toEqual(in_force)
+    }, 5_000)
     reload(last)
     await eventually(() => expect(house.logged('settings_ignored')).toHaveLength(1), 5_000)
     expect((await house.admin('POST', 'tenants', { name: 'late' })).status).toBe(201)

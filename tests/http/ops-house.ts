@@ -41,7 +41,7 @@ export const openOpsHouse = (yaml = YAML) => {
   const clock = { now_ms: NOW_MS }
   const app = opsPlane({
     table,
-    catalogue: () => ({ config, generation: 3 }),
+    catalogue: () => ({ config, generation: 3, origin: { file: '/etc/weir.yaml', sha256: null } }),
     house_db,
     ledger_reader,
     audit: openAuditView(join(data, 'audit'), join(data, 'letters'), 40),
