@@ -64,7 +64,8 @@ export class BudgetKeeper {
       // A worker that died before it had a journal has nothing to be posted.
       if (!finishedSeries(store, series) && exists(`${files.journal}/${segmentName(series, 0)}`)) continue
       this.#gather(this.#known_since_ms)
-      if (reapBudgets(table, dead, this.#posted(dead))) log('info', 'budgets_given_back', { worker: dead, series })
+      const count = reapBudgets(table, dead, this.#posted(dead))
+      if (count) log('info', 'budgets_given_back', { worker: dead, series, count })
     }
     if (!this.#refunded) return
     this.#refunded = false

@@ -46,14 +46,16 @@ export const loadConfig = (from: ConfigSource): LoadedConfig | { faults: ConfigF
   return { config, origin }
 }
 
-/** What `config check` prints, and its exit code: 0 and a summary, or 2 and one line a fault. */
+/** What `config check` prints, and its exit code: 0, a summary and the file, or 2 and one line a fault. */
 export const checkConfig = (file: string | undefined, env: Environment): { exit_code: 0 | 2; lines: string[] } => {
   const result = loadConfig({ file, env })
   if ('faults' in result) return { exit_code: 2, lines: result.faults.map(printFault) }
   const { engines, models, tenants } = result.config
   const counts = [counted(engines, 'engine'), counted(models, 'model'), counted(tenants, 'tenant')].join(', ')
   const of_demo = engines.length === 0 && models.length === 0 ? '; the demo engine would serve' : ''
-  return { exit_code: 0, lines: [`configuration is valid: ${counts}${of_demo}`] }
+  const { file: path, sha256 } = result.origin
+  const read = path === null ? [] : [`file: ${path}, sha256 ${sha256}`]
+  return { exit_code: 0, lines: [`configuration is valid: ${counts}${of_demo}`, ...read] }
 }
 
 const counted = (list: readonly unknown[], what: string): string =>

@@ -64,20 +64,23 @@ export const correctBudget = (table: Table, slot: Subject, posted: Posted): bool
 /**
  * Gives back a dead worker's share of every budget, once its journal is posted to the end and `reap` has run: its column
  * goes, and what the ledger has of it stands. Of a budget that the ledger does not know nothing is given back before the
- * window ends. Its number may be used again afterwards. False if no quiet moment was found: try again.
+ * window ends. Its number may be used again afterwards. Answers of how many budgets it had a share; undefined if no quiet
+ * moment was found: try again.
  */
-export const reapBudgets = (table: Table, dead: number, posted: Posted): boolean => {
+export const reapBudgets = (table: Table, dead: number, posted: Posted): number | undefined => {
+  let count = 0
   for (let number = 0; number < table.subjects_max; number++) {
     const slot = subjectAt(number)
     if (Atomics.load(table.i64, slot + SUBJECT.hash) === 0n) continue
     if (Atomics.load(table.i32, slot * 2 + BUDGET.window) === 0) continue
     const column_window = slot * 2 + BUDGET.column_windows + dead
     if (Atomics.load(table.i32, column_window) === 0) continue
-    if (!correct(table, slot, posted, dead)) return false
+    if (!correct(table, slot, posted, dead)) return undefined
     Atomics.store(table.i32, column_window, 0)
+    count++
   }
   Atomics.store(table.i32, workerI32(dead, WORKER.budgets_owed), 0)
-  return true
+  return count
 }
 
 /** Dead workers whose share of budgets is not given back yet: their journals are to be posted, then `reapBudgets`. */

@@ -234,10 +234,13 @@ describe('files that cannot be read', () => {
 
 describe('config check', () => {
   test('a valid file', () => {
-    const file = fileOf('good.yaml', JSON.stringify(sample()))
+    const text = `\uFEFF${JSON.stringify(sample())}\r\n`
+    const file = fileOf('good.yaml', text)
+    // Of the bytes, as any tool tells it.
+    const sha256 = new Bun.CryptoHasher('sha256').update(text).digest('hex')
     expect(checkConfig(file, {})).toEqual({
       exit_code: 0,
-      lines: ['configuration is valid: 2 engines, 2 models, 1 tenant'],
+      lines: ['configuration is valid: 2 engines, 2 models, 1 tenant', `file: ${file}, sha256 ${sha256}`],
     })
   })
 
