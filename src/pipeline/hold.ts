@@ -77,9 +77,9 @@ export const ceilingOf = (call: Known, ceiling_tokens: number, rates: readonly R
 export const settleHold = (call: Call, house: House, charge: bigint, tokens: number, charged?: string): void => {
   const { held } = call
   if (held === undefined) return
+  const now_ms = house.now()
   call.held = undefined
   const { table, worker } = house
-  const now_ms = house.now()
   if (held.budgets.length > 0) settleBudgets(table, worker, held.budgets, held.nanodollars, charge)
   if (held.rates.length > 0) settleTokens(table, worker, held.rates, held.tokens, tokens, now_ms)
   for (const { model, budgets, nanodollars, ...own } of held.of_models) {
