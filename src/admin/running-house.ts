@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { variable } from '../config/interpolate.ts'
+import { ownVariable } from '../config/variables.ts'
 import { type Asking, UsageFault } from './cli-flags.ts'
 
 /** How a command reaches the ops plane of a running house. */
@@ -20,7 +21,7 @@ export type RunningHouse = { readonly url: string; readonly token: string }
 /** The house that a command's flags `--ops` and `--data` and the environment name. Throws if they name none. */
 export const houseOf = ({ flags }: Asking, env: Env): RunningHouse => {
   const named = flags['ops'] ?? variable(env, 'WEIR_OPS_URL')
-  const url = named ?? `http://127.0.0.1:${variable(env, 'WEIR_OPS_PORT') ?? '9090'}`
+  const url = named ?? `http://127.0.0.1:${ownVariable(env, 'WEIR_OPS_PORT') ?? '9090'}`
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
     throw new UsageFault(`"${url}" is not the address of an ops plane; needed: http://host:port`)
   return { url: url.replace(/\/+$/, ''), token: tokenOf(flags['data'] ?? variable(env, 'WEIR_DATA') ?? './data', env) }

@@ -42,7 +42,7 @@ export const overrides = (env: Environment, flags: Flags): Overrides => {
   const server: Record<string, string> = {}
   const labels = new Map<string, string>()
   for (const row of OVERRIDES) {
-    const from_env = isServiceLink(row.variable, env) ? undefined : variable(env, row.variable)
+    const from_env = ownVariable(env, row.variable)
     const value = flags[row.key] ?? from_env
     if (value === undefined) continue
     server[row.key] = value
@@ -80,6 +80,10 @@ const weakness = (secret: string): string | undefined => {
   if (secret.length < limits.secret_characters_min) return `has ${secret.length} characters`
   return secret.includes(',') ? 'holds a comma' : undefined
 }
+
+/** The value of a variable of Weir; undefined if it is unset, holds nothing, or Kubernetes made it for a Service of that name. */
+export const ownVariable = (env: Environment, name: string): string | undefined =>
+  isServiceLink(name, env) ? undefined : variable(env, name)
 
 /** Kubernetes puts `WEIR_SERVICE_HOST`, `WEIR_PORT=tcp://…` and more into every pod beside a Service named weir. */
 const isServiceLink = (name: string, env: Environment): boolean =>

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, setDefaultTimeout, test } from 'bun:test'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { keysCommand } from '../../src/admin/cli.ts'
+import { houseOf } from '../../src/admin/running-house.ts'
 import { ADMIN_TOKEN, type OpsTestHouse, openOpsHouse } from '../http/ops-house.ts'
 
 setDefaultTimeout(60_000)
@@ -111,4 +112,9 @@ test.each<[line: string, exit_code: 0 | 1 | 2, says: string, more: Record<string
   expect(result.stderr).toContain(says)
   expect(result.stdout.includes('weir_')).toBe(false)
   if (exit_code === 2) expect(result.stderr).toContain('weir keys create --tenant T')
+})
+
+test('a variable that Kubernetes makes for a Service named weir-ops names no port', () => {
+  const env = { WEIR_OPS_PORT: 'tcp://10.0.0.1:9090', WEIR_ADMIN_TOKEN: ADMIN_TOKEN }
+  expect(houseOf({ flags: {}, words: [] }, env)).toEqual({ url: 'http://127.0.0.1:9090', token: ADMIN_TOKEN })
 })
