@@ -156,6 +156,10 @@ const COMMANDS: Record<string, (argv: string[]) => Promise<number | undefined>> 
     const { runAccountantProcess } = await import('./cluster/accountant.ts')
     return child('accountant', runAccountantProcess)
   },
+  auditor: async () => {
+    const { runAuditor } = await import('./cluster/auditor.ts')
+    return child('auditor', runAuditor)
+  },
   demo: async () => {
     const { runDemo } = await import('./cluster/demo-engine.ts')
     return child('demo', runDemo)

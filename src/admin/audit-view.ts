@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { openLogReader, type LogReader, type SharedLogReader } from '../audit/read-side.ts'
 import { Failure } from '../base/failure.ts'
-import { askAccountant, type Letter } from '../ledger/mailbox.ts'
+import { sendLetter, type Letter } from '../ledger/mailbox.ts'
 
 /** The Merkle log as a process sees it that does not write it. */
 export type AuditView = {
@@ -9,11 +9,11 @@ export type AuditView = {
   reader(): LogReader | Failure
   /** `NAME+ID+BASE64` of every key that the log ever signed with, oldest first. */
   publicKeys(): readonly string[] | Failure
-  /** Asks the accountant, the log's one writer. */
-  ask(letter: Letter): ReturnType<typeof askAccountant>
+  /** Asks the process that may change it. */
+  ask(letter: Letter): ReturnType<typeof sendLetter>
 }
 
-/** Opens a view of the log in `folder`; the accountant may begin it later. Letters wait `answer_ms`. */
+/** Opens a view of the log in `folder`; the auditor may begin it later. Letters wait `answer_ms`. */
 export const openAuditView = (folder: string, letters: string, answer_ms = 10_000): AuditView => {
   let reader: SharedLogReader | undefined
   return {
@@ -34,6 +34,6 @@ export const openAuditView = (folder: string, letters: string, answer_ms = 10_00
         return new Failure('not_found', { says: 'There is no audit log yet.', cause })
       }
     },
-    ask: (letter) => askAccountant(letters, letter, answer_ms),
+    ask: (letter) => sendLetter(letters, letter, answer_ms),
   }
 }

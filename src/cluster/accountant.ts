@@ -1,7 +1,4 @@
-import { parseVerifierKey } from '../audit/note-key.ts'
-import { cosigner } from '../audit/witness.ts'
 import { nowMs } from '../base/clock.ts'
-import { Failure } from '../base/failure.ts'
 import { usd } from '../base/money.ts'
 import type { Config } from '../config/schema.ts'
 import { openJournalTail } from '../journal/tail.ts'
@@ -9,11 +6,10 @@ import { parseSeriesName } from '../journal/format.ts'
 import { type Accountant, runAccountant, startPositions } from '../ledger/accountant.ts'
 import { keepOrders } from '../ledger/adjustment-posting.ts'
 import { watchBudgets } from '../ledger/budget-threshold.ts'
-import { openReader, type Store } from '../ledger/database.ts'
+import { doChores } from '../ledger/chores.ts'
+import { openReader, openWriter, type Store } from '../ledger/database.ts'
 import { spentBetween } from '../ledger/invoice-sums.ts'
 import { tidyJournal } from '../ledger/journal-tidy.ts'
-import { keepLog } from '../ledger/log-keeper.ts'
-import { openLedger } from '../ledger/open-ledger.ts'
 import { createPoster } from '../ledger/poster.ts'
 import { syncPrices } from '../ledger/price-store.ts'
 import { priceList } from '../ledger/pricing.ts'
@@ -28,19 +24,15 @@ const REPORT_MS = 100
 const RETRY_MS = 200
 /** What an accountant without a house tries to post for so long. */
 const DRAIN_MS_MIN = 3_000
-const WITNESS_MS = 2_000
 
-/** The accountant: the one writer of the ledger and its log. Posts what earlier houses left before it says that it is ready. */
+/** The accountant: the one writer of the ledger. Posts what earlier houses left before it says that it is ready. */
 export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
   const { files } = boot
   const table = openTable(files.table)
-  const ledger = openLedger(files.data, files.audit, boot.config.audit.origin)
-  const { store, ledger_log } = ledger
-  const { repaired } = ledger_log.log
-  if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
-  const poster = createPoster(store, ledger_log)
+  const store = openWriter(files.data, 'ledger')
+  const poster = createPoster(store, 'logged')
   const pricesOf = async ({ models }: Config) =>
-    priceList(await written(() => syncPrices(store, models, nowMs(), ledger_log), log))
+    priceList(await written(() => syncPrices(store, models, nowMs(), 'logged'), log))
   let prices = await pricesOf(boot.config)
   let keep_ms = boot.config.ledger.journal_keep_ms
   let { tenants } = boot.config
@@ -62,13 +54,12 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   })
   const budgets = new BudgetKeeper(boot.config, { table, store, files, now: nowMs, log })
   const report = startReport(table, accountant, budgets, log)
-  const keeper = keepLog({
+  const chores = doChores({
     store,
     poster,
-    ledger_log,
     house_reader: openReader(files.data, 'house'),
-    letters: `${files.data}/run/letters`,
-    cosign: cosignerOf(boot.config, log),
+    letters: files.letters,
+    audit: files.audit,
     log,
   })
   const orders = keepOrders({
@@ -95,8 +86,8 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       const all_posted = await postWhatIsLeft(accountant, grace_ms)
       clearInterval(report)
       orders.stop()
-      keeper.stop()
-      ledger.close()
+      chores.stop()
+      store.sqlite.close()
       if (!all_posted) throw new Error('not everything could be posted; the journals keep it for the next start')
     },
   }
@@ -133,15 +124,6 @@ const budgetAlerts = (store: Store, tenants: () => Config['tenants'], log: Log) 
       log('warn', 'budget_threshold', { tenant, per, timezone, share, spent_usd: usd(spent), limit_usd: usd(limit) }),
   })
 
-/** What has checkpoints cosigned, if the configuration names a witness whose key can be read. */
-const cosignerOf = ({ audit: { witness } }: Config, log: Log) => {
-  if (witness === undefined) return undefined
-  const key = parseVerifierKey(witness.key)
-  if (!(key instanceof Failure)) return cosigner({ url: witness.url, keys: [key], timeout_ms: WITNESS_MS })
-  log('error', 'witness_not_used', { says: key.detail.says })
-  return undefined
-}
-
 /** Repeats a write of the ledger until neither another's lock nor a full disk is in its way. */
 const written = async <T>(write: () => T, log: Log): Promise<T> => {
   for (let attempt = 1; ; attempt++) {
@@ -149,7 +131,7 @@ const written = async <T>(write: () => T, log: Log): Promise<T> => {
       return write()
     } catch (cause) {
       const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
-      if (!/^(SQLITE_(BUSY|LOCKED|FULL|IOERR)|LOG_UNWRITTEN)/.test(code)) throw cause
+      if (!/^SQLITE_(BUSY|LOCKED|FULL|IOERR)/.test(code)) throw cause
       log('warn', 'prices_postponed', { cause, attempt })
     }
     await Bun.sleep(RETRY_MS)

@@ -37,7 +37,7 @@ export const runControl = async (context: ChildContext): Promise<ChildLife> => {
   announceTenants()
   let current: NumberedConfig = boot
   const ledger_reader = openReader(files.data, 'ledger')
-  const audit = openAuditView(files.audit, `${files.data}/run/letters`)
+  const audit = openAuditView(files.audit, files.letters)
   const app = opsPlane({
     table,
     catalogue: () => current,

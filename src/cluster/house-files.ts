@@ -15,6 +15,7 @@ export const houseFiles = (data: string): HouseFiles => {
     house: `${root}/house.db`,
     audit: `${root}/audit`,
     idempotency: `${root}/idempotency`,
+    letters: `${root}/run/letters`,
     admin_token: `${root}/admin-token`,
     lock: `${root}/run/house.lock`,
   }

@@ -3,7 +3,7 @@ import type { NumberedConfig } from '../config/load.ts'
 import type { TenantConfig } from '../config/schema.ts'
 
 /** The roles a process of the house can have. */
-export type Role = 'worker' | 'control' | 'accountant' | 'demo'
+export type Role = 'worker' | 'control' | 'accountant' | 'auditor' | 'demo'
 
 /** What every child is told at its start, over the IPC channel: secrets of the configuration never touch a disk or an argument list. */
 export type Boot = NumberedConfig & {
@@ -34,6 +34,7 @@ export type HouseFiles = {
   readonly house: string
   readonly audit: string
   readonly idempotency: string
+  readonly letters: string
   readonly admin_token: string
   readonly lock: string
 }

@@ -31,7 +31,7 @@ const recordedPids = (table_path: string): number[] => {
   } catch {
     return [] // Not a table of this version: nothing of it can be known.
   }
-  const cells: number[] = [HEADER.control_pid, HEADER.accountant_pid, HEADER.demo_pid]
+  const cells: number[] = [HEADER.control_pid, HEADER.accountant_pid, HEADER.auditor_pid, HEADER.demo_pid]
   for (let worker = 0; worker < limits.workers_max; worker++) cells.push(workerI32(worker, WORKER.pid))
   return cells.map((cell) => table.i32[cell]!).filter((pid) => pid > 1)
 }
@@ -49,4 +49,4 @@ const isOurs = (pid: number, data: string): boolean => {
   }
 }
 
-const ROLES: ReadonlySet<string> = new Set<Role>(['worker', 'control', 'accountant', 'demo'])
+const ROLES: ReadonlySet<string> = new Set<Role>(['worker', 'control', 'accountant', 'auditor', 'demo'])

@@ -14,6 +14,7 @@ const PING_MS = 2_000
 const PID_CELL = {
   control: HEADER.control_pid,
   accountant: HEADER.accountant_pid,
+  auditor: HEADER.auditor_pid,
   demo: HEADER.demo_pid,
 } as const satisfies Record<SingleRole, number>
 

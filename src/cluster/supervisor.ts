@@ -80,7 +80,8 @@ export class Supervisor {
     await this.#demoIfWanted(config)
     this.#announced = this.#served = this.#compose()
     this.#table.i32[HEADER.config_generation] = this.#served.generation
-    const ops = await this.#singles.keep('control', ops_port)
+    // The auditor goes first: it refuses a ledger that has fewer rows than are signed, which must not be written to.
+    const [ops] = await Promise.all([this.#singles.keep('control', ops_port), this.#singles.keep('auditor', 0)])
     await this.#singles.keep('accountant', 0)
     this.#workers = new Workers({
       table: this.#table,
@@ -231,10 +232,11 @@ export class Supervisor {
     this.#singles.stopping()
     log('info', 'draining', { grace_ms })
     await this.#workers?.drain(grace_ms)
-    const code = await this.#singles.stop('accountant', POST_MS, true)
+    const accountant = await this.#singles.stop('accountant', POST_MS, true)
+    const auditor = await this.#singles.stop('auditor', POST_MS, true)
     for (const role of ['control', 'demo'] as const) await this.#singles.stop(role, LEAVE_MS, false)
-    if (code !== 0)
-      throw new Error(`the accountant ended with ${code} before everything was posted; the journal keeps it`)
+    for (const [role, code] of Object.entries({ accountant, auditor }))
+      if (code !== 0) throw new Error(`the ${role} ended with ${code}, its work undone; the next start goes on with it`)
     log('info', 'stopped')
   }
 

@@ -1,10 +1,12 @@
 import { LEAF_BYTES_MAX, sha256 } from '../audit/hash.ts'
 import { held, REVENUE, tenant } from './call-row.ts'
+import type { Cells } from './columns.ts'
 import { namesOf } from './inserter.ts'
 import { jsonOf, leafOfText, putBytes, putHex, putPlain, putWhole, roomFor, written } from './leaf-bytes.ts'
 import { type AttemptRow, type CallRow, calls, type EntryRow } from './tables.ts'
 
-type Entry = Omit<EntryRow, 'log_index'>
+type Call = Cells<CallRow>
+type Entry = Omit<Cells<EntryRow>, 'log_index'>
 
 /** Members of a leaf in their order, that of RFC 8785: every column but the salt, and three more. */
 const MEMBERS = [...namesOf(calls).filter((name) => name !== 'salt'), 'entries', 'salt_sha256', 'tried', 'type'].sort()
@@ -16,7 +18,7 @@ const MEMBERS = [...namesOf(calls).filter((name) => name !== 'salt'), 'entries',
  * Most calls of a key differ in figures, id and hashes alone, so the JSON between those is kept, and a leaf is put together
  * byte by byte: 1 µs, where a string of it takes 4. Whatever is out of the ordinary takes the slow way, to the same bytes.
  */
-export const callLeaf = (row: CallRow, tried: readonly AttemptRow[], posted: readonly Entry[]): Uint8Array => {
+export const callLeaf = (row: Call, tried: readonly AttemptRow[], posted: readonly Entry[]): Uint8Array => {
   const form = tried.length === 0 ? formOf(row) : undefined
   if (form !== undefined) {
     const texts = row.end_user.length + row.engine.length + row.finish_reason.length + row.id.length
@@ -28,14 +30,14 @@ export const callLeaf = (row: CallRow, tried: readonly AttemptRow[], posted: rea
   return leafOfText(row.log_index, textOf(row, tried, posted))
 }
 
-const textOf = (row: CallRow, tried: readonly AttemptRow[], posted: readonly Entry[]): string => {
+const textOf = (row: Call, tried: readonly AttemptRow[], posted: readonly Entry[]): string => {
   const members: Record<string, string> = {
     entries: `[${posted.map(entryText).join(',')}]`,
     salt_sha256: row.salt === null ? '""' : jsonOf(sha256(row.salt)),
     tried: `[${tried.map(triedText).join(',')}]`,
     type: '"call"',
   }
-  return `{${MEMBERS.map((name) => `"${name}":${members[name] ?? jsonOf(row[name as keyof CallRow])}`).join(',')}}`
+  return `{${MEMBERS.map((name) => `"${name}":${members[name] ?? jsonOf(row[name as keyof Call])}`).join(',')}}`
 }
 
 const triedText = ({ at_ms, because, engine, engine_model, n }: AttemptRow): string =>
@@ -46,7 +48,7 @@ const entryText = ({ amount_nanodollars, at_ms, credit, debit, id, kind, reason 
 
 /** What calls of a key have in common: the JSON before each member that they differ in, and after the last. */
 type Form = {
-  readonly of: CallRow
+  readonly of: Call
   readonly pieces: readonly Uint8Array[]
   readonly entries: readonly EntryForm[]
   readonly bytes_max: number
@@ -100,7 +102,7 @@ const FORMS_MAX = 8
 const forms = new Map<string, Form[]>()
 let misses = 0
 
-const formOf = (row: CallRow): Form | undefined => {
+const formOf = (row: Call): Form | undefined => {
   const of_key = forms.get(row.key_id) ?? []
   for (const form of of_key) if (hasForm(row, form.of)) return form
   if (of_key.length === 0) {
@@ -116,7 +118,7 @@ const formOf = (row: CallRow): Form | undefined => {
   return made
 }
 
-const newForm = (row: CallRow): Form => {
+const newForm = (row: Call): Form => {
   const pieces: string[] = []
   let text = '{'
   for (const name of MEMBERS) {
@@ -126,7 +128,7 @@ const newForm = (row: CallRow): Form => {
       pieces.push(text + before)
       text = after
     } else if (name === 'tried') text += '[]'
-    else text += name === 'type' ? '"call"' : jsonOf(row[name as keyof CallRow])
+    else text += name === 'type' ? '"call"' : jsonOf(row[name as keyof Call])
   }
   pieces.push(`${text}}`)
   const [own, holding] = [tenant(row.tenant), held(row.tenant)]
@@ -163,7 +165,7 @@ const write = (
   into: Uint8Array,
   from: number,
   { pieces, entries }: Form,
-  row: CallRow,
+  row: Call,
   posted: readonly Entry[],
 ): number | undefined => {
   if (row.salt === null) return undefined
@@ -184,8 +186,8 @@ const write = (
 }
 
 /** Below 0 for what is no number or is not written as one. */
-const putFigure = (into: Uint8Array, at: number, value: number | bigint | null): number => {
-  const number = typeof value === 'number' ? value : figure(value)
+const putFigure = (into: Uint8Array, at: number, value: Amount | null): number => {
+  const number = figure(value)
   return number < 0 ? -1 : putWhole(into, at, number)
 }
 
@@ -209,8 +211,12 @@ const putEntries = (into: Uint8Array, from: number, known: readonly EntryForm[],
 
 const COMMA = 44
 
+type Amount = number | bigint | string
+
 /** An amount as a number, below 0 if it is not written as one. */
-const figure = (amount: bigint | null): number =>
-  amount !== null && amount >= 0n && amount <= SAFE_MAX ? Number(amount) : -1
+const figure = (amount: Amount | null): number => {
+  if (typeof amount === 'number') return amount
+  return typeof amount === 'bigint' && amount >= 0n && amount <= SAFE_MAX ? Number(amount) : -1
+}
 
 const SAFE_MAX = BigInt(Number.MAX_SAFE_INTEGER)

@@ -28,3 +28,12 @@ export const flag = customType<{ data: boolean; driverData: bigint | number }>({
 export const bytes = customType<{ data: Uint8Array; driverData: Uint8Array }>({
   dataType: () => 'blob',
 })
+
+/** A row as SQLite hands it out where numbers are asked for: an amount is one up to 2^53, and text beyond; a flag is 0 or 1. */
+export type Cells<Row> = {
+  readonly [Name in keyof Row]: Row[Name] extends boolean
+    ? Row[Name] | number
+    : Extract<Row[Name], bigint> extends never
+      ? Row[Name]
+      : Row[Name] | number | string
+}

@@ -1,3 +1,4 @@
+import type { Cells } from './columns.ts'
 import { leafOfText } from './leaf-bytes.ts'
 import type { AdminActionRow, EntryRow, PriceRow, RefusalRow } from './tables.ts'
 
@@ -16,7 +17,7 @@ import type { AdminActionRow, EntryRow, PriceRow, RefusalRow } from './tables.ts
  */
 
 /** The leaf of entries in the order of their numbers. */
-export const entriesLeaf = (log_index: number, rows: readonly Omit<EntryRow, 'log_index'>[]): Uint8Array =>
+export const entriesLeaf = (log_index: number, rows: readonly Omit<Cells<EntryRow>, 'log_index'>[]): Uint8Array =>
   leafOf(log_index, {
     entries: rows.map((row) => ({
       amount_nanodollars: money(row.amount_nanodollars),
@@ -79,8 +80,8 @@ export const adminActionLeaf = (row: AdminActionRow): Uint8Array =>
 
 const MAX = BigInt(Number.MAX_SAFE_INTEGER)
 
-const money = (amount: bigint): number | string =>
-  amount <= MAX && amount >= -MAX ? Number(amount) : amount.toString()
+const money = (amount: bigint | number | string): number | string =>
+  typeof amount !== 'bigint' ? amount : amount <= MAX && amount >= -MAX ? Number(amount) : amount.toString()
 const moneyOrNull = (amount: bigint | null): number | string | null => (amount === null ? null : money(amount))
 const flag = (value: boolean): number => (value ? 1 : 0)
 

@@ -3,65 +3,91 @@ import { join } from 'node:path'
 import { CheckpointStore } from '../audit/checkpoint-store.ts'
 import { type Log, openLog } from '../audit/log.ts'
 import { onDisk } from '../audit/log-files.ts'
+import { originOf } from '../audit/origin.ts'
+import { lockForWriter } from '../audit/writer-lock.ts'
 import { Failure } from '../base/failure.ts'
-import type { Store } from './database.ts'
-import { leavesFrom, loggedRows } from './relog.ts'
-
-/** The log could not be written; the transaction that wanted it must be rolled back and can be repeated. */
-export class LogTrouble extends Error {
-  readonly code = 'LOG_UNWRITTEN'
-  constructor(failure: Failure) {
-    super(failure.detail.says ?? failure.code, { cause: failure.detail.cause })
-  }
-}
+import { openReader, type Store } from './database.ts'
+import { leafCounter } from './leaf-numbers.ts'
+import { type LeafSource, openLeafSource } from './leaf-source.ts'
 
 /**
- * The Merkle log as the ledger's other half: leaves are appended within the transaction that stores their rows, and
- * before its commit. What a transaction appended that did not commit is cut before anything else is appended or signed.
+ * The Merkle log as the ledger's other half. It follows the ledger: a row gets the number of its leaf in the transaction
+ * that stores it, and its leaf is made of the committed row. So a leaf without a row cannot come to be, and a row without
+ * a leaf, which is all that a crash can leave, gets it when the log is followed again.
  */
 export type LedgerLog = {
   readonly log: Log
-  /** Begins a transaction: cuts what the last one left. Throws {@link LogTrouble}. */
-  begin(): void
-  /** Appends leaves; answers the index of the first. Throws {@link LogTrouble}. */
-  append(leaves: readonly Uint8Array[]): number
-  /** The index of the next leaf. */
-  next(): number
-  /** The transaction is committed: its leaves stay. */
-  committed(): void
-  /** Signs what is committed, if it is new; answers the newest checkpoint. */
-  checkpoint(): string | Failure
-  /** The same without holding up the process; one at a time. */
-  checkpointLater(): Promise<string | Failure>
+  /** Appends the leaves of rows that were committed since, at most so many; answers how many. The same can be tried again after a failure. */
+  follow(leaves_max: number): number | Failure
+  /** Leaves that the rows make up and the log does not have yet. */
+  behind(): number
+  close(): void
 }
 
+/** How long a predecessor that is just dying may still hold the log. */
+const LOCK_MS = 10_000
+
 /**
- * Opens the log of a ledger and brings the two together, whatever a crash has left: leaves whose rows were not committed
- * are cut, leaves of committed rows that a loss of power took are made again out of the rows. A failure if more is
- * signed than the ledger has: then the ledger is an older copy, or was tampered with.
+ * Opens the log in `audit_folder` for its one writer, and the ledger of `data` to read, and mends what a crash left in the
+ * log's files. Throws an error that says why it cannot: another writer, damage under a signed root, a key that is gone,
+ * a ledger that has fewer rows than are signed, as an older copy of it has.
  */
-export const openLedgerLog = (store: Store, folder: string, origin: string): LedgerLog | Failure => {
-  const ledger_size = loggedRows(store)
+export const openLedgerLog = (data: string, audit_folder: string, wanted_origin: string | undefined): LedgerLog => {
+  const lock = lockForWriter(audit_folder, LOCK_MS)
+  if (lock === undefined) throw new Error(`the audit log in ${audit_folder} has another writer`)
+  const store = openReader(data, 'ledger')
+  const close = (): void => {
+    store.sqlite.close()
+    lock.release()
+  }
+  const rows = leafCounter(store.sqlite)
+  const log = openOver(rows(), audit_folder, wanted_origin)
+  if (log instanceof Failure) {
+    close()
+    throw new Error(log.detail.says ?? log.code, { cause: log.detail.cause })
+  }
+  return {
+    log,
+    follow: follower(store, log),
+    behind: () => Math.max(0, rows() - log.size()),
+    close: () => {
+      log.close()
+      close()
+    },
+  }
+}
+
+const openOver = (ledger_size: number, folder: string, wanted_origin: string | undefined): Log | Failure => {
+  const origin = originOf(folder, wanted_origin)
+  if (origin instanceof Failure) return origin
   const signed = signedSize(folder)
   if (signed instanceof Failure) return signed
   if (signed > ledger_size)
     return new Failure('internal', {
       says: `The audit log has signed ${signed} leaves and the ledger has ${ledger_size}: the ledger is an older copy or was changed. "weir fsck" tells where they differ; to begin a new log, move ${folder} away.`,
     })
-  const log = openLog(folder, { origin, ledger_size })
-  if (log instanceof Failure) return log
-  const joined = ledgerLog(log)
-  try {
-    for (const leaves of leavesFrom(store, log.size(), ledger_size)) joined.append(leaves)
-  } catch (cause) {
-    log.close()
-    return new Failure('internal', { says: 'The missing leaves of the audit log cannot be made again.', cause })
-  }
-  joined.committed()
-  return joined
+  return openLog(folder, { origin, ledger_size })
 }
 
-const signedSize = (folder: string): number | Failure => {
+const follower = (store: Store, log: Log): LedgerLog['follow'] => {
+  let source: LeafSource | undefined
+  return (leaves_max) => {
+    try {
+      const from = (source ??= openLeafSource(store, log.size()))
+      source = undefined
+      const leaves = from.next(leaves_max)
+      const first = leaves.length === 0 ? log.size() : log.append(leaves)
+      if (first instanceof Failure) return first
+      source = from
+      return leaves.length
+    } catch (cause) {
+      return new Failure('internal', { says: 'The leaves of the audit log cannot be made of the rows.', cause })
+    }
+  }
+}
+
+/** Leaves that the newest checkpoint in a log's folder signs; 0 if there is none. */
+export const signedSize = (folder: string): number | Failure => {
   if (!existsSync(join(folder, 'checkpoints.index'))) return 0
   return onDisk('The checkpoints of the audit log cannot be read.', () => {
     const checkpoints = new CheckpointStore(folder, 'read_only')
@@ -71,24 +97,4 @@ const signedSize = (folder: string): number | Failure => {
       checkpoints.close()
     }
   })
-}
-
-const ledgerLog = (log: Log): LedgerLog => {
-  let committed = log.size()
-  const cut = (): Failure | undefined => (log.size() > committed ? log.truncate(committed) : undefined)
-  const orThrow = <T>(done: T | Failure): T => {
-    if (done instanceof Failure) throw new LogTrouble(done)
-    return done
-  }
-  return {
-    log,
-    begin: () => orThrow(cut()),
-    append: (leaves) => (leaves.length === 0 ? log.size() : orThrow(log.append(leaves))),
-    next: () => log.size(),
-    committed: () => {
-      committed = log.size()
-    },
-    checkpoint: () => cut() ?? log.checkpoint(),
-    checkpointLater: async () => cut() ?? log.checkpointLater(),
-  }
 }

@@ -4,94 +4,91 @@ import type { Log as AuditLog } from '../audit/log.ts'
 import { tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import type { Log } from '../observe/log.ts'
-import type { Store } from './database.ts'
-import type { AdminLogRow } from './house-tables.ts'
 import type { LedgerLog } from './ledger-log.ts'
-import { answerLetters, type Letter, type Reply } from './mailbox.ts'
-import type { Poster } from './poster.ts'
-import { eraseSalts } from './salts.ts'
+import { answerLetters, type Reply } from './mailbox.ts'
+import { type Tell, teller } from './teller.ts'
 
 export type KeeperPorts = {
-  readonly store: Store
-  readonly poster: Poster
   readonly ledger_log: LedgerLog
-  /** `house.db`, read for its log of admin actions. */
-  readonly house_reader: Store
-  /** Where letters to the accountant lie. */
+  /** Where letters to the house's writers lie. */
   readonly letters: string
   /** Has the newest checkpoint cosigned; undefined without a witness. */
   readonly cosign: ((log: AuditLog) => Promise<Cosigned | Failure>) | undefined
   readonly log: Log
 }
 
-/** How often the log is looked after: a new leaf is signed within twice this. */
-const TICK_MS = 250
+/** How soon a committed row has its leaf. */
+const FOLLOW_MS = 40
+/** Leaves made at once: some milliseconds of work. */
+const LEAVES_MAX = 1_000
+/** How often the log is signed: a new leaf is within twice this. */
+const SIGN_MS = 250
 /** How long the next checkpoint waits for a witness that is still at the last one. */
 const COSIGN_MS = 700
-const ACTIONS_MAX = 500
+
+/** The keeping of a log. */
+export type LogKeeper = {
+  /** Resolves when every row that is committed now has its leaf. */
+  caughtUp(): Promise<void>
+  /** Appends and signs whatever is left, and ends. Throws if that cannot be done; the next start does it then. */
+  stop(): void
+}
 
 /**
- * Looks after the log beside the posting of calls: copies the admin actions, signs a checkpoint while there are new
- * leaves, has it cosigned, and does what other processes ask for. `stop` does all that once more and ends.
+ * Keeps the log of a ledger: appends the leaves of the rows that are posted, signs a checkpoint while there are new
+ * leaves, has it cosigned, and does what other processes ask of the log.
  */
-export const keepLog = (ports: KeeperPorts): { stop(): void } => {
+export const keepLog = (ports: KeeperPorts): LogKeeper => {
+  const { ledger_log } = ports
   const tell = teller(ports.log)
-  const copy = actionCopier(ports, tell)
   const signer = checkpointSigner(ports, tell)
-  const tick = (): void => {
-    try {
-      copy()
-      answerLetters(ports.letters, (letter) => act(ports, letter))
-      signer.sign()
-    } catch (cause) {
-      tell('log_not_kept', cause)
-    }
+  const following = keepFollowing(ledger_log, tell)
+  const look = (): void => {
+    signer.sign()
+    answerLetters(ports.letters, 'auditor', () => rotateKey(ledger_log)).catch((cause: unknown) =>
+      tell('letters_not_answered', cause),
+    )
   }
-  const timer = setInterval(tick, TICK_MS)
-  tick()
+  const timer = setInterval(look, SIGN_MS)
+  look()
   return {
+    caughtUp: following.caughtUp,
     stop: () => {
       clearInterval(timer)
-      signer.hurry()
-      tick()
-      ports.house_reader.sqlite.close()
-      ports.ledger_log.log.close()
+      following.stop()
+      signer.stop()
     },
   }
 }
 
-type Tell = (event: string, cause: unknown) => void
-
-/** Says a trouble once, however often it comes in a row. */
-const teller = (log: Log): Tell => {
-  let last = ''
-  return (event, cause) => {
-    const said = `${event} ${cause instanceof Failure ? cause.detail.says : String(cause)}`
-    if (said !== last) log('warn', event, { cause })
-    last = said
+const keepFollowing = (ledger_log: LedgerLog, tell: Tell) => {
+  let waiting: (() => void)[] = []
+  let timer: Timer | undefined
+  const turn = (): void => {
+    const asked = waiting
+    const appended = ledger_log.follow(LEAVES_MAX)
+    if (appended instanceof Failure) tell('log_not_followed', appended)
+    if (appended === 0) {
+      for (const resolve of asked) resolve()
+      waiting = []
+    }
+    timer = setTimeout(turn, appended === 0 || appended instanceof Failure ? FOLLOW_MS : 0)
+  }
+  timer = setTimeout(turn, 0)
+  return {
+    caughtUp: () => new Promise<void>((resolve) => waiting.push(resolve)),
+    stop: () => {
+      clearTimeout(timer)
+      for (;;) {
+        const appended = ledger_log.follow(LEAVES_MAX)
+        if (appended instanceof Failure) throw new Error(appended.detail.says, { cause: appended.detail.cause })
+        if (appended === 0) return
+      }
+    },
   }
 }
 
-type Actions = Omit<AdminLogRow, 'id' | 'at_ms'> & { readonly id: bigint; readonly at_ms: bigint }
-
-const actionCopier = ({ poster, house_reader }: KeeperPorts, tell: Tell): (() => void) => {
-  const newer = house_reader.sqlite.prepare<Actions, [number, number]>(
-    'SELECT * FROM admin_log WHERE id > ? ORDER BY id LIMIT ?',
-  )
-  let copied = poster.lastAdminAction()
-  return () => {
-    const found = newer.all(copied, ACTIONS_MAX)
-    const last = found.at(-1)
-    if (last === undefined) return
-    const rows = found.map(({ id, at_ms, ...row }) => ({ ...row, id: Number(id), at_ms: Number(at_ms) }))
-    const result = poster.adminActions(rows)
-    if (result.is === 'posted') copied = Number(last.id)
-    else tell('admin_actions_postponed', result.is === 'later' ? result.cause : 'another accountant has posted')
-  }
-}
-
-const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
-  const { log } = ledger_log
+const checkpointSigner = ({ ledger_log: { log }, cosign }: KeeperPorts, tell: Tell) => {
   let cosigning_since_ms: number | undefined
   let closed = false
   let signing = false
@@ -110,7 +107,7 @@ const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
   }
   const signLater = async (): Promise<void> => {
     signing = true
-    const signed = await ledger_log.checkpointLater()
+    const signed = await log.checkpointLater()
     signing = false
     if (closed) return
     if (signed instanceof Failure) tell('checkpoint_not_signed', signed)
@@ -122,27 +119,24 @@ const checkpointSigner = ({ ledger_log, cosign }: KeeperPorts, tell: Tell) => {
       if (!(latest instanceof Failure) && latest?.checkpoint.size === log.size()) return
       // A cosignature is kept only of the newest checkpoint.
       if (cosigning_since_ms !== undefined && tickMs() - cosigning_since_ms < COSIGN_MS) return
-      if (closed) {
-        const last = ledger_log.checkpoint()
-        if (last instanceof Failure) tell('checkpoint_not_signed', last)
-      } else if (!signing) void signLater()
+      if (!signing) void signLater()
     },
-    /** The next checkpoint waits for nobody and is the last one. */
-    hurry: (): void => {
+    /** Signs the last checkpoint, which waits for nobody. */
+    stop: (): void => {
       closed = true
-      cosigning_since_ms = undefined
+      const last = log.checkpoint()
+      if (last instanceof Failure) throw new Error(last.detail.says, { cause: last.detail.cause })
     },
   }
 }
 
-const act = ({ store, ledger_log }: KeeperPorts, letter: Letter): Reply => {
-  // Leaves are made of rows with their salts, so none may be missing when salts go.
-  const signed = ledger_log.checkpoint()
-  if (signed instanceof Failure) return { refused: signed.detail.says ?? signed.code }
-  if (letter.kind === 'erase_salts') return { done: { erased: eraseSalts(store, letter.tenant) } }
-  const keys = ledger_log.log.rotateKey()
+// The checkpoint before it is signed by the old key alone, the one after it by both.
+const rotateKey = ({ log }: LedgerLog): Reply => {
+  const before = log.checkpoint()
+  if (before instanceof Failure) return { refused: before.detail.says ?? before.code }
+  const keys = log.rotateKey()
   if (keys instanceof Failure) return { refused: keys.detail.says ?? keys.code }
-  const by_both = ledger_log.checkpoint()
+  const by_both = log.checkpoint()
   if (by_both instanceof Failure) return { refused: by_both.detail.says ?? by_both.code }
   return { done: { verifier_key: formatVerifierKey(keys.at(-1)!), checkpoint: by_both } }
 }

@@ -1,102 +1,79 @@
 import { saltedBodyHash } from '../audit/leaf.ts'
-import type { LedgerLog } from './ledger-log.ts'
-import { callLeaf } from './call-leaf.ts'
-import { entriesLeaf, refusalLeaf } from './leaves.ts'
 import type { Posting } from './posting.ts'
-import type { AttemptRow, CallRow, EntryRow, NewEntry, NewRefusal, RefusalRow } from './tables.ts'
+import type { CallRow, EntryRow, NewEntry, RefusalRow } from './tables.ts'
 
 /** What of a posting becomes leaves. */
-export type Loggable = Pick<Posting, 'rows' | 'attempts' | 'entries' | 'refusals'>
+export type Loggable = Pick<Posting, 'rows' | 'entries' | 'refusals'>
 
-/** Rows as they are stored: with number, salt, salted hashes and the index of their leaf. */
+/** Rows as they are stored: with number, salt, salted hashes and the number of their leaf. */
 export type Logged = {
   readonly calls: readonly CallRow[]
   readonly entries: readonly EntryRow[]
   readonly refusals: readonly RefusalRow[]
 }
 
-/** The numbers that the next entry and the next refusal get. */
-export type NextIds = { readonly entry: number; readonly refusal: number }
+/** The numbers that the next entry, the next refusal and the next leaf get; without a log there are no leaves. */
+export type NextIds = { readonly entry: number; readonly refusal: number; readonly leaf: number | undefined }
 
 const SALT_BYTES = 16
 
 /**
- * Gives the rows of a posting their numbers and leaves, and appends the leaves. Without a log (tools and tests that need
- * none) rows have no leaf, no salt, and the hashes of the bodies as they are.
+ * Gives the rows of a posting their numbers and those of their leaves, which are made of the rows once they are committed
+ * (`leaf-source.ts`). Without a log (tools and tests that need none) rows have no leaf, no salt, and the hashes of the
+ * bodies as they are.
  */
-export const logPosting = (log: LedgerLog | undefined, posting: Loggable, next: NextIds): Logged => {
-  if (log === undefined)
+export const logPosting = (posting: Loggable, next: NextIds): Logged => {
+  let leaf = next.leaf
+  if (leaf === undefined)
     return {
       calls: posting.rows,
       entries: posting.entries.map((entry, nth) => ({ ...entry, id: next.entry + nth, log_index: null })),
       refusals: posting.refusals.map((row, nth) => ({ ...row, id: next.refusal + nth, log_index: null })),
     }
-  const leaves: Uint8Array[] = []
-  const first = log.next()
-  const take = (leaf: (log_index: number) => Uint8Array): number => {
-    const log_index = first + leaves.length
-    leaves.push(leaf(log_index))
-    return log_index
-  }
+  const calls = salted(posting.rows, leaf)
   const entries: EntryRow[] = []
-  const number = (entry: NewEntry): EntryRow => {
-    const { call_id, at_ms, kind, debit, credit, amount_nanodollars, reason } = entry
+  // In the order of the leaves: a table's last row has to be in its last leaf.
+  const number = ({ call_id, at_ms, kind, debit, credit, amount_nanodollars, reason }: NewEntry, log_index: number) => {
     const id = next.entry + entries.length
-    const row: EntryRow = { id, call_id, at_ms, kind, debit, credit, amount_nanodollars, reason, log_index: null }
-    entries.push(row)
-    return row
+    entries.push({ id, call_id, at_ms, kind, debit, credit, amount_nanodollars, reason, log_index })
   }
-  const { calls, left } = logCalls(posting, number, take)
-  logEntries(left, number, take)
-  const refusals = logRefusals(posting.refusals, next.refusal, take)
-  log.append(leaves)
+  let at = 0
+  for (const { id } of calls) {
+    for (; posting.entries[at]?.call_id === id; at++) number(posting.entries[at]!, leaf)
+    leaf++
+  }
+  for (const of_leaf of entryLeaves(posting.entries.slice(at))) {
+    for (const entry of of_leaf) number(entry, leaf)
+    leaf++
+  }
+  const first = leaf
+  const refusals = posting.refusals.map((row, nth) => ({ ...row, id: next.refusal + nth, log_index: first + nth }))
   return { calls, entries, refusals }
 }
 
-type Take = (leaf: (log_index: number) => Uint8Array) => number
-/** Gives an entry its number. Must be asked in the order of the leaves: a table's last row has to be in its last leaf. */
-type Numbering = (entry: NewEntry) => EntryRow
-
-const NONE: readonly AttemptRow[] = []
-
-/** A leaf for each call, which holds its entries as well; `left` are the entries of calls that have no row yet. */
-const logCalls = ({ rows, attempts, entries }: Loggable, number: Numbering, take: Take) => {
-  const tried = Map.groupBy(attempts, ({ call_id }) => call_id)
+/** Rows of calls with salt, salted hashes and the number of their leaf. */
+const salted = (rows: readonly CallRow[], first: number): CallRow[] => {
   const salts = crypto.getRandomValues(new Uint8Array(rows.length * SALT_BYTES))
-  let at = 0
-  const calls = rows.map((row, nth) => {
+  return rows.map((row, nth) => {
     const salt = salts.slice(nth * SALT_BYTES, (nth + 1) * SALT_BYTES)
-    const stored: CallRow = {
+    return {
       ...row,
       salt,
-      request_sha256: salted(salt, row.request_sha256),
-      response_sha256: salted(salt, row.response_sha256),
+      request_sha256: saltedOr(salt, row.request_sha256),
+      response_sha256: saltedOr(salt, row.response_sha256),
+      log_index: first + nth,
     }
-    const posted: EntryRow[] = []
-    for (; entries[at]?.call_id === row.id; at++) posted.push(number(entries[at]!))
-    take((log_index) => {
-      stored.log_index = log_index
-      for (const entry of posted) entry.log_index = log_index
-      return callLeaf(stored, tried.get(row.id) ?? NONE, posted)
-    })
-    return stored
   })
-  return { calls, left: entries.slice(at) }
 }
 
-const salted = (salt: Uint8Array, sha256: Uint8Array): Uint8Array =>
+// Nothing is known of the body if the process that would know has died.
+const saltedOr = (salt: Uint8Array, sha256: Uint8Array): Uint8Array =>
   sha256.byteLength === 0 ? sha256 : saltedBodyHash(salt, sha256)
 
 /** Entries of one tenant share a leaf: what is shown of it to prove one entry says nothing of other tenants. */
-const logEntries = (entries: readonly NewEntry[], number: Numbering, take: Take): void => {
+const entryLeaves = function* (entries: readonly NewEntry[]): Generator<readonly NewEntry[]> {
   for (const of_tenant of Map.groupBy(entries, tenantOf).values())
-    for (let at = 0; at < of_tenant.length; at += ENTRIES_MAX) {
-      const rows = of_tenant.slice(at, at + ENTRIES_MAX).map(number)
-      take((log_index) => {
-        for (const row of rows) row.log_index = log_index
-        return entriesLeaf(log_index, rows)
-      })
-    }
+    for (let at = 0; at < of_tenant.length; at += ENTRIES_MAX) yield of_tenant.slice(at, at + ENTRIES_MAX)
 }
 
 /** So that an entry of ordinary length never makes its leaf too long. */
@@ -106,13 +83,3 @@ const tenantOf = ({ debit, credit }: NewEntry): string => {
   const account = debit.includes(':') ? debit : credit
   return account.slice(account.indexOf(':') + 1)
 }
-
-const logRefusals = (refusals: readonly NewRefusal[], first_id: number, take: Take): RefusalRow[] =>
-  refusals.map((refusal, nth) => {
-    const row: RefusalRow = { ...refusal, id: first_id + nth, log_index: null }
-    take((log_index) => {
-      row.log_index = log_index
-      return refusalLeaf(row)
-    })
-    return row
-  })

@@ -3,30 +3,42 @@ import { join } from 'node:path'
 import { Failure } from '../base/failure.ts'
 import { newId } from '../base/ids.ts'
 
+/** Who may be asked, and for what: each the one writer of what would change. */
+const ADDRESSEE = { rotate_key: 'auditor', erase_salts: 'accountant' } as const
+type Kind = keyof typeof ADDRESSEE
+export type Addressee = (typeof ADDRESSEE)[Kind]
+
 /**
- * How another process of the house asks the accountant, the one writer of the ledger, for a change: a letter is a JSON
- * file in a folder that only the house can enter, and so is its answer. A letter survives an accountant that dies before
+ * How another process of the house asks the accountant or the auditor for a change: a letter is a JSON
+ * file in a folder that only the house can enter, and so is its answer. A letter survives an addressee that dies before
  * it reads it; one that dies between the change and its answer leaves the asker without an answer, never with a second
  * change, since a letter is taken out of the folder before it is acted on.
  */
-export type Letter =
+export type Letter<Wanted extends Kind = Kind> = Extract<
   | { readonly kind: 'rotate_key' }
   /** Cuts the link between a tenant's rows and the bodies of its calls, for ever. */
-  | { readonly kind: 'erase_salts'; readonly tenant: string }
+  | { readonly kind: 'erase_salts'; readonly tenant: string },
+  { readonly kind: Wanted }
+>
+/** The letters that an addressee gets. */
+type LetterTo<Name extends Addressee> = {
+  [Wanted in Kind]: (typeof ADDRESSEE)[Wanted] extends Name ? Letter<Wanted> : never
+}[Kind]
 
-/** What the accountant says: done, or why not, in one sentence. */
+/** What the addressee says: done, or why not, in one sentence. */
 export type Reply = { readonly done: Readonly<Record<string, string | number>> } | { readonly refused: string }
 
 const POLL_MS = 20
 const LETTERS_MAX = 64
 
 /** Asks, and waits for the answer for at most `wait_ms`. A refusal, or none to hear, is a failure. */
-export const askAccountant = async (
-  folder: string,
+export const sendLetter = async (
+  letters: string,
   letter: Letter,
   wait_ms = 10_000,
 ): Promise<Readonly<Record<string, string | number>> | Failure> => {
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const addressee = ADDRESSEE[letter.kind]
+  const folder = folderOf(letters, addressee)
   const name = newId('letter')
   const path = join(folder, `${name}.json`)
   writeFileSync(`${path}.part`, JSON.stringify(letter), { mode: 0o600 })
@@ -40,7 +52,7 @@ export const askAccountant = async (
     return 'done' in reply ? reply.done : new Failure('internal', { says: reply.refused })
   }
   rmSync(path, { force: true })
-  return new Failure('overloaded', { says: 'The accountant did not answer in time.', retry_after_s: 1 })
+  return new Failure('overloaded', { says: `The ${addressee} did not answer in time.`, retry_after_s: 1 })
 }
 
 const readReply = (path: string): Reply | undefined => {
@@ -52,16 +64,26 @@ const readReply = (path: string): Reply | undefined => {
   }
 }
 
-/** Acts on the letters that lie in the folder, oldest first. The accountant calls it from time to time. */
-export const answerLetters = (folder: string, act: (letter: Letter) => Reply): void => {
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const letters = readdirSync(folder).filter((name) => name.endsWith('.json'))
-  for (const name of letters.toSorted().slice(0, LETTERS_MAX)) {
+/** Acts on the letters that lie there for `addressee`, oldest first, one after the other. It calls this from time to time. */
+export const answerLetters = async <Name extends Addressee>(
+  letters: string,
+  addressee: Name,
+  act: (letter: LetterTo<Name>) => Reply | Promise<Reply>,
+): Promise<void> => {
+  const folder = folderOf(letters, addressee)
+  const names = readdirSync(folder).filter((name) => name.endsWith('.json'))
+  for (const name of names.toSorted().slice(0, LETTERS_MAX)) {
     const path = join(folder, name)
-    const letter = JSON.parse(readFileSync(path, 'utf8')) as Letter
+    const letter = JSON.parse(readFileSync(path, 'utf8')) as LetterTo<Name>
     rmSync(path)
     const answer = path.replace(/json$/, 'answer')
-    writeFileSync(`${answer}.part`, JSON.stringify(act(letter)), { mode: 0o600 })
+    writeFileSync(`${answer}.part`, JSON.stringify(await act(letter)), { mode: 0o600 })
     renameSync(`${answer}.part`, answer)
   }
+}
+
+const folderOf = (letters: string, addressee: Addressee): string => {
+  const folder = join(letters, addressee)
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  return folder
 }

@@ -1,8 +1,7 @@
 import type { Database } from 'bun:sqlite'
 import type { Store } from './database.ts'
 import { inserter, namesOf } from './inserter.ts'
-import type { LedgerLog } from './ledger-log.ts'
-import { adminActionLeaf } from './leaves.ts'
+import { leafCounter } from './leaf-numbers.ts'
 import { type Loggable, logPosting, type NextIds } from './logged-posting.ts'
 import { decodeOpenCall, encodeOpenCall, type OpenCall } from './open-call.ts'
 import type { Position, Posting } from './posting.ts'
@@ -52,16 +51,17 @@ export type Poster = {
 }
 
 /**
- * The one writer of `ledger.db`. Prepared once; nothing but these statements runs while calls are posted. With a log,
- * every row becomes a leaf in the transaction that stores it.
+ * The one writer of `ledger.db`. Prepared once; nothing but these statements runs while calls are posted. Where the
+ * ledger has a log, every row gets the number of its leaf in the transaction that stores it.
  */
-export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
+export const createPoster = ({ sqlite }: Store, log: 'logged' | 'no_log' = 'no_log'): Poster => {
   const write = writers(sqlite)
-  const transaction = transactions(sqlite, log)
+  const transaction = transactions(sqlite)
   const unchanged = unchangedOf(sqlite)
-  const nextIds = nextIdsOf(sqlite)
+  const nextLeaf = log === 'logged' ? leafCounter(sqlite) : () => undefined
+  const nextIds = nextIdsOf(sqlite, nextLeaf)
   const writeLogged = (rows: Loggable): void => {
-    const logged = logPosting(log, rows, nextIds())
+    const logged = logPosting(rows, nextIds())
     write.call(logged.calls)
     write.entry(logged.entries)
     write.refusal(logged.refusals)
@@ -80,21 +80,19 @@ export const createPoster = ({ sqlite }: Store, log?: LedgerLog): Poster => {
     },
     transfer: (entry) =>
       transaction(() => {
-        writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
+        writeLogged({ rows: [], entries: [entry], refusals: [] })
         return true
       }),
     order: (order, entry) =>
       transaction(() => {
         write.order([{ ...order, entry_id: nextIds().entry }])
-        writeLogged({ rows: [], attempts: [], entries: [entry], refusals: [] })
+        writeLogged({ rows: [], entries: [entry], refusals: [] })
         return true
       }),
     adminActions: (rows) =>
       transaction(() => {
-        const first = log?.next() ?? 0
-        const logged = rows.map((row, nth) => ({ ...row, log_index: log === undefined ? null : first + nth }))
-        log?.append(logged.map(adminActionLeaf))
-        write.admin_action(logged)
+        const first = nextLeaf()
+        write.admin_action(rows.map((row, nth) => ({ ...row, log_index: first === undefined ? null : first + nth })))
         return true
       }),
     ...reads(sqlite),
@@ -139,13 +137,13 @@ const reads = (sqlite: Database): Pick<Poster, 'books' | 'posted' | 'lastOrder' 
   }
 }
 
-const nextIdsOf = (sqlite: Database): (() => NextIds) => {
-  const last_ids = sqlite.prepare<Record<keyof NextIds, bigint | null>, []>(
+const nextIdsOf = (sqlite: Database, nextLeaf: () => number | undefined): (() => NextIds) => {
+  const last_ids = sqlite.prepare<Record<'entry' | 'refusal', bigint | null>, []>(
     'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
   )
   return () => {
     const last = last_ids.get()
-    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1 }
+    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1, leaf: nextLeaf() }
   }
 }
 

@@ -2,8 +2,7 @@ import { nanodollars, picodollarsPerToken } from '../base/money.ts'
 import { datedPrices } from '../config/prices.ts'
 import type { ModelConfig, PriceConfig } from '../config/schema.ts'
 import type { Store } from './database.ts'
-import type { LedgerLog } from './ledger-log.ts'
-import { priceLeaf } from './leaves.ts'
+import { leafCounter } from './leaf-numbers.ts'
 import { type Price, priceList, type PriceVersion } from './pricing.ts'
 import { prices, type PriceRow } from './tables.ts'
 
@@ -43,31 +42,28 @@ const priceOf = (model: string, price: PriceConfig): Price => {
  * Makes the configured prices the ones in force from now on, each from its own time: where the versions that are there
  * say something else at a time from now on, a new one is added. So a change that is already past is not made up for, a
  * planned one that is taken back is overruled at its time, and no version is ever changed or removed. Only the writer of
- * `ledger.db` may call it, before the workers learn of the configuration. Returns all versions of all models. With a log
- * every new version becomes a leaf; throws a `LogTrouble` if it cannot be written, and then nothing is.
+ * `ledger.db` may call it, before the workers learn of the configuration. Returns all versions of all models. Where
+ * the ledger has a log every new version gets the number of its leaf.
  */
 export const syncPrices = (
-  { drizzle }: Store,
+  { sqlite, drizzle }: Store,
   models: readonly PricedModel[],
   now_ms: number,
-  log?: LedgerLog,
+  log: 'logged' | 'no_log' = 'no_log',
 ): PriceRow[] => {
-  const rows = drizzle.transaction(
+  const nextLeaf = log === 'logged' ? leafCounter(sqlite) : () => null
+  return drizzle.transaction(
     (tx) => {
-      log?.begin()
       const known = Map.groupBy(tx.select().from(prices).all(), ({ model }) => model)
       for (const model of models)
         for (const version of newVersions(model, known.get(model.name) ?? [], Math.floor(now_ms))) {
-          const row: PriceRow = { ...version, log_index: log?.next() ?? null }
-          log?.append([priceLeaf(row)])
+          const row: PriceRow = { ...version, log_index: nextLeaf() }
           tx.insert(prices).values(row).run()
         }
       return tx.select().from(prices).all()
     },
     { behavior: 'immediate' },
   )
-  log?.committed()
-  return rows
 }
 
 /**

@@ -1,29 +1,23 @@
 import type { Database } from 'bun:sqlite'
-import { type LedgerLog, LogTrouble } from './ledger-log.ts'
 
 /**
  * What came of a write. `stale`: somebody else has posted since the books were loaded, nothing was written; load them
- * again. `later`: the database or the log is locked, full or failing, nothing was written; the very same call can be repeated.
+ * again. `later`: the database is locked, full or failing, nothing was written; the very same call can be repeated.
  */
 export type PostResult = { readonly is: 'posted' } | { readonly is: 'stale' } | PostponedResult
 export type PostponedResult = { readonly is: 'later'; readonly cause: unknown }
 
-/**
- * Transactions of ledger and log together: what `work` writes and appends stays as a whole if it answers true, and goes as
- * a whole if it answers false (`stale`) or throws.
- */
-export const transactions = (sqlite: Database, log: LedgerLog | undefined) => {
+/** Transactions: what `work` writes stays as a whole if it answers true, and goes as a whole if it answers false (`stale`) or throws. */
+export const transactions = (sqlite: Database) => {
   const begin = sqlite.prepare('BEGIN IMMEDIATE')
   const commit = sqlite.prepare('COMMIT')
   const rollback = sqlite.prepare('ROLLBACK')
   return (work: () => boolean): PostResult => {
     try {
       begin.run()
-      log?.begin()
       const whole = work()
       if (whole) commit.run()
       else rollback.run()
-      if (whole) log?.committed()
       return whole ? { is: 'posted' } : { is: 'stale' }
     } catch (cause) {
       if (sqlite.inTransaction) rollback.run()
@@ -40,7 +34,7 @@ const resultOf = (cause: unknown): PostResult =>
 
 /** The answer to an error that time may cure; any other is a bug and is thrown on. */
 export const postponed = (cause: unknown): PostponedResult => {
-  if (cause instanceof LogTrouble || LATER.test(codeOf(cause))) return { is: 'later', cause }
+  if (LATER.test(codeOf(cause))) return { is: 'later', cause }
   throw cause
 }
 

@@ -50,6 +50,7 @@ export const HEADER = {
   accountant_ready: 9, // i32: 1 once old journals are posted
   demo_pid: 10, // i32
   jobs_adopter: 11, // i32: 1 + the worker that looks for the jobs of dead ones; 0 if none does
+  auditor_pid: 12, // i32
   key_file_bytes: 8, // i64: how much of the key file is valid
   started_at_ms: 9, // f64
   accountant_seen_ms: 10, // f64: last turn of the accountant's loop

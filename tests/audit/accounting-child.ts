@@ -1,27 +1,23 @@
 import { join } from 'node:path'
 import { openJournalTail } from '../../src/journal/tail.ts'
 import { runAccountant, startPositions } from '../../src/ledger/accountant.ts'
-import { openReader } from '../../src/ledger/database.ts'
+import { doChores } from '../../src/ledger/chores.ts'
+import { openReader, openWriter } from '../../src/ledger/database.ts'
+import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { keepLog } from '../../src/ledger/log-keeper.ts'
-import { openLedger } from '../../src/ledger/open-ledger.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
 import { AT_MS, PRICES } from '../ledger/make.ts'
 import { ORIGIN } from './small-house.ts'
 
-/** An accountant that posts a journal until it is killed, signing all the while. Argument: data folder. */
+/** An accountant and an auditor in one process, which post a journal and sign until it is killed. Argument: data folder. */
 const data = process.argv[2]!
-const { store, ledger_log } = openLedger(data, join(data, 'audit'), ORIGIN)
-process.stdout.write(`open ${JSON.stringify(ledger_log.log.repaired)}\n`)
-const poster = createPoster(store, ledger_log)
-keepLog({
-  store,
-  poster,
-  ledger_log,
-  house_reader: openReader(data, 'house'),
-  letters: join(data, 'run/letters'),
-  cosign: undefined,
-  log: () => undefined,
-})
+const ledger_log = openLedgerLog(data, join(data, 'audit'), ORIGIN)
+process.stdout.write(`open ${JSON.stringify({ behind: ledger_log.behind() })}\n`)
+const store = openWriter(data, 'ledger')
+const poster = createPoster(store, 'logged')
+const places = { letters: join(data, 'run/letters'), audit: join(data, 'audit'), log: () => undefined }
+doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
+keepLog({ ledger_log, cosign: undefined, ...places })
 const folder = join(data, 'journal')
 const accountant = runAccountant({
   tail: openJournalTail({ folder, positions: startPositions(poster), discover_ms: 5 }),
@@ -31,5 +27,5 @@ const accountant = runAccountant({
   is_live: () => true,
   poll_ms: 2,
 })
-setInterval(() => void ledger_log.checkpointLater(), 30)
+setInterval(() => void ledger_log.log.checkpointLater(), 30)
 await accountant.done

@@ -5,11 +5,11 @@ import { usd } from '../../src/base/money.ts'
 import { checkProof } from '../../src/audit/bundle-check.ts'
 import { openLogReader, type SharedLogReader } from '../../src/audit/read-side.ts'
 import { verifyPage } from '../../src/dashboard/verify-page.ts'
-import { openReader, type Store } from '../../src/ledger/database.ts'
+import { openReader, openWriter, type Store } from '../../src/ledger/database.ts'
 import { invoiceBundle } from '../../src/ledger/invoice-proofs.ts'
 import { entryOfOrder } from '../../src/ledger/adjustment-posting.ts'
 import type { OrderRow } from '../../src/ledger/house-tables.ts'
-import { openLedger } from '../../src/ledger/open-ledger.ts'
+import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
 import { AT_MS } from '../ledger/make.ts'
 import { freshFolder, good } from './folder.ts'
@@ -46,15 +46,18 @@ const ORDERS: readonly (readonly [kind: OrderRow['kind'], tenant: string, amount
   ['refund', 'globex', 3n, 9],
 ]
 const postOrders = () => {
-  const ledger = openLedger(folder.path, join(folder.path, 'audit'), ORIGIN)
-  const poster = createPoster(ledger.store, ledger.ledger_log)
+  const writer = openWriter(folder.path, 'ledger')
+  const poster = createPoster(writer, 'logged')
   for (const [nth, [kind, tenant, amount_nanodollars, after_ms]] of ORDERS.entries()) {
     const order = { n: nth + 1, id: `order_${nth}`, actor: 'admin', call_id: null, reason: `why ${nth}` }
     const entry = entryOfOrder({ ...order, at_ms: AT_MS + after_ms, kind, tenant, amount_nanodollars })
     expect(poster.order({ n: order.n, order_id: order.id }, entry)).toEqual({ is: 'posted' })
   }
-  good(ledger.ledger_log.checkpoint())
-  ledger.close()
+  writer.sqlite.close()
+  const ledger_log = openLedgerLog(folder.path, join(folder.path, 'audit'), ORIGIN)
+  good(ledger_log.follow(1_000))
+  good(ledger_log.log.checkpoint())
+  ledger_log.close()
 }
 
 const textOf = (tenant: string, from_ms: number, to_ms: number, from?: number): string => {

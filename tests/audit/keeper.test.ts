@@ -9,10 +9,11 @@ import { cosignedText, verifierKey, WITNESS_KEY } from '../../src/audit/note-key
 import { openLog } from '../../src/audit/log.ts'
 import { cosigner } from '../../src/audit/witness.ts'
 import { Failure } from '../../src/base/failure.ts'
+import { doChores } from '../../src/ledger/chores.ts'
 import { openReader, openWriter } from '../../src/ledger/database.ts'
+import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { keepLog } from '../../src/ledger/log-keeper.ts'
-import { askAccountant } from '../../src/ledger/mailbox.ts'
-import { openLedger } from '../../src/ledger/open-ledger.ts'
+import { sendLetter } from '../../src/ledger/mailbox.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
 import { AT_MS } from '../ledger/make.ts'
 import { eventually } from '../kit/wait.ts'
@@ -23,19 +24,18 @@ import { ORIGIN } from './small-house.ts'
 const kept = (data: string, cosign?: Parameters<typeof keepLog>[0]['cosign']) => {
   mkdirSync(data, { recursive: true })
   openWriter(data, 'house').sqlite.close()
-  const ledger = openLedger(data, join(data, 'audit'), ORIGIN)
-  const poster = createPoster(ledger.store, ledger.ledger_log)
+  const store = openWriter(data, 'ledger')
+  const ledger_log = openLedgerLog(data, join(data, 'audit'), ORIGIN)
+  const poster = createPoster(store, 'logged')
   const warned: string[] = []
   const letters = join(data, 'letters')
-  const keeper = keepLog({
-    store: ledger.store,
-    poster,
-    ledger_log: ledger.ledger_log,
-    house_reader: openReader(data, 'house'),
+  const places = {
     letters,
-    cosign,
-    log: (_level, event) => void warned.push(event),
-  })
+    audit: join(data, 'audit'),
+    log: (_level: string, event: string) => void warned.push(event),
+  }
+  const chores = doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
+  const keeper = keepLog({ ledger_log, cosign, ...places })
   const grant = () =>
     poster.transfer({
       call_id: null,
@@ -52,19 +52,24 @@ const kept = (data: string, cosign?: Parameters<typeof keepLog>[0]['cosign']) =>
     store.close()
     return all
   }
-  return { ledger, keeper, letters, warned, grant, notes }
+  const stop = () => {
+    chores.stop()
+    store.sqlite.close()
+    keeper.stop()
+    ledger_log.close()
+  }
+  return { ledger_log, stop, letters, warned, grant, notes }
 }
 
 test('new leaves are signed within a second, and at the end whatever is left', async () => {
   using folder = freshFolder()
-  const { ledger, keeper, grant, notes, warned } = kept(folder.path)
+  const { stop, grant, notes, warned } = kept(folder.path)
   for (let round = 1; round <= 3; round++) {
     grant()
     await eventually(() => expect(notes().at(-1)?.checkpoint.size).toBe(round), 1_000)
   }
   for (let n = 0; n < 50; n++) grant()
-  keeper.stop()
-  ledger.close()
+  stop()
   expect(notes().at(-1)?.checkpoint.size).toBe(53)
   expect(warned).toEqual([])
 })
@@ -88,30 +93,28 @@ test('a witness cosigns what is signed, and its signature is stored and served',
     },
   })
   const witness = { url: `http://127.0.0.1:${server.port}/add-checkpoint`, keys: [key], timeout_ms: 2_000 }
-  const { ledger, keeper, grant, notes } = kept(folder.path, cosigner(witness))
+  const { ledger_log, stop, grant, notes } = kept(folder.path, cosigner(witness))
   grant()
   const signed_by = await eventually(() => {
     const { checkpoint, note } = notes().at(-1)!
-    const signed = good(verifyCheckpoint(note, [...ledger.ledger_log.log.verifiers(), key])).signed_by
+    const signed = good(verifyCheckpoint(note, [...ledger_log.log.verifiers(), key])).signed_by
     return checkpoint.size === 1 && signed.length === 2 && signed
   }, 3_000)
   expect((signed_by as { key: { name: string } }[]).map((by) => by.key.name)).toEqual([ORIGIN, 'witness.example/w'])
-  keeper.stop()
-  ledger.close()
+  stop()
   server.stop(true)
 })
 
-test('a letter is answered once, by whoever is the accountant then; without one it is taken back', async () => {
+test('a letter is answered once, by whoever is the auditor then; without one it is taken back', async () => {
   using folder = freshFolder()
   const letters = join(folder.path, 'letters')
-  expect((await askAccountant(letters, { kind: 'rotate_key' }, 60)) as Failure).toMatchObject({ code: 'overloaded' })
-  const asked = askAccountant(letters, { kind: 'rotate_key' }, 5_000)
-  const { ledger, keeper, notes } = kept(folder.path)
+  expect((await sendLetter(letters, { kind: 'rotate_key' }, 60)) as Failure).toMatchObject({ code: 'overloaded' })
+  const asked = sendLetter(letters, { kind: 'rotate_key' }, 5_000)
+  const { ledger_log, stop, notes } = kept(folder.path)
   expect(good(await asked)['verifier_key']).toStartWith(ORIGIN)
-  expect(ledger.ledger_log.log.verifiers()).toHaveLength(2)
+  expect(ledger_log.log.verifiers()).toHaveLength(2)
   expect(notes().at(-1)!.note.split('\n\n')[1]!.trim().split('\n')).toHaveLength(2)
-  keeper.stop()
-  ledger.close()
+  stop()
 })
 
 test('a checkpoint that waits for the disk is of the log as it was when it was asked for', async () => {

@@ -6,9 +6,10 @@ import { openJournalTail } from '../../src/journal/tail.ts'
 import { openJournal } from '../../src/journal/writer.ts'
 import { runAccountant, startPositions } from '../../src/ledger/accountant.ts'
 import { logged } from '../../src/ledger/admin-log.ts'
+import { doChores } from '../../src/ledger/chores.ts'
 import { openReader, openWriter } from '../../src/ledger/database.ts'
+import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { keepLog } from '../../src/ledger/log-keeper.ts'
-import { openLedger } from '../../src/ledger/open-ledger.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
 import { syncPrices } from '../../src/ledger/price-store.ts'
 import { priceList } from '../../src/ledger/pricing.ts'
@@ -68,19 +69,13 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
           (subject) => ({ at_ms: AT_MS, actor: 'admin', action: 'tenants.create', subject, detail: { life } }),
         ),
       )
-    const ledger = openLedger(data, join(data, 'audit'), ORIGIN)
-    const { store, ledger_log } = ledger
-    const poster = createPoster(store, ledger_log)
-    const prices = priceList(syncPrices(store, models, AT_MS, ledger_log))
-    const keeper = keepLog({
-      store,
-      poster,
-      ledger_log,
-      house_reader: openReader(data, 'house'),
-      letters: join(data, 'run/letters'),
-      cosign: undefined,
-      log: () => undefined,
-    })
+    const store = openWriter(data, 'ledger')
+    const ledger_log = openLedgerLog(data, join(data, 'audit'), ORIGIN)
+    const poster = createPoster(store, 'logged')
+    const prices = priceList(syncPrices(store, models, AT_MS, 'logged'))
+    const places = { letters: join(data, 'run/letters'), audit: join(data, 'audit'), log: () => undefined }
+    const chores = doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
+    const keeper = keepLog({ ledger_log, cosign: undefined, ...places })
     const journal = await openJournal({
       folder,
       worker_index: 0,
@@ -103,7 +98,8 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
       for (const record of lifeOf(life * calls + call)) good(journal.append(record))
       if (call % 8 !== 7) continue
       await Bun.sleep(12)
-      good(ledger_log.checkpoint())
+      good(ledger_log.follow(1_000))
+      good(ledger_log.log.checkpoint())
     }
     poster.transfer({
       call_id: null,
@@ -118,8 +114,10 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
     await accountant.drain()
     await accountant.stop()
     tail.close()
+    chores.stop()
+    store.sqlite.close()
     keeper.stop()
-    ledger.close()
+    ledger_log.close()
   }
   house.sqlite.run('PRAGMA wal_checkpoint(TRUNCATE)')
   house.sqlite.close()

@@ -27,7 +27,7 @@ test('kill -9 of the supervisor: its children end by themselves within seconds, 
     await eventually(() => engine.calls.now === 6)
     const old = house
     const children = old.pids('').filter((pid) => pid !== old.pid)
-    expect(children.length).toBe(4)
+    expect(children.length).toBe(5)
     old.kill('SIGKILL')
     await old.exited
     const killed_at = performance.now()

@@ -9,7 +9,7 @@ setDefaultTimeout(60_000)
 
 /** Each takes about a second. */
 const ROUNDS = Number(process.env['CRASH_ROUNDS'] ?? 10)
-const VICTIMS = ['worker', 'accountant', 'control', 'tree'] as const
+const VICTIMS = ['worker', 'accountant', 'auditor', 'control', 'tree'] as const
 
 test(
   `kill -9 under load, ${ROUNDS} times: every call that reached the engine has exactly one row, and the house serves`,

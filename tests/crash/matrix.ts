@@ -33,14 +33,15 @@ export const POINTS = [
 ] as const
 export type Point = (typeof POINTS)[number]
 /** The processes that die; the whole tree every few rounds, which also ends the back-off of those that died before. */
-export const VICTIMS = ['worker', 'accountant', 'tree', 'control', 'supervisor'] as const
+export const VICTIMS = ['worker', 'auditor', 'tree', 'accountant', 'control', 'supervisor'] as const
 export type Victim = (typeof VICTIMS)[number]
 
-/** Who is killed where. The counts of points and victims have no common divisor, so forty rounds have each pair once. */
-export const roundOf = (round: number): readonly [Point, Victim] => [
-  POINTS[round % POINTS.length]!,
-  VICTIMS[round % VICTIMS.length]!,
-]
+/** Who is killed where. Each lap of the points begins with another victim, so forty-eight rounds have each pair once. */
+export const roundOf = (round: number): readonly [Point, Victim] => {
+  const point = round % POINTS.length
+  const lap = Math.floor(round / POINTS.length)
+  return [POINTS[point]!, VICTIMS[(point + lap) % VICTIMS.length]!]
+}
 
 /** What an engine that kills is told to do when. */
 export type Trigger = { point: Point | undefined; strike: () => void }

@@ -1,0 +1,41 @@
+import { parseVerifierKey } from '../audit/note-key.ts'
+import { cosigner } from '../audit/witness.ts'
+import { Failure } from '../base/failure.ts'
+import type { Config } from '../config/schema.ts'
+import { openLedgerLog } from '../ledger/ledger-log.ts'
+import { keepLog } from '../ledger/log-keeper.ts'
+import type { Log } from '../observe/log.ts'
+import type { ChildContext, ChildLife } from './child.ts'
+
+const WITNESS_MS = 2_000
+
+/**
+ * The auditor: the one writer of the Merkle log. Appends a leaf for every row that the accountant posts, and signs. It is
+ * ready when the rows that are there have their leaves.
+ */
+export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
+  const { files, config } = boot
+  const ledger_log = openLedgerLog(files.data, files.audit, config.audit.origin)
+  const { repaired } = ledger_log.log
+  if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
+  const keeper = keepLog({ ledger_log, letters: files.letters, cosign: cosignerOf(config, log), log })
+  await keeper.caughtUp()
+  ready(0)
+  return {
+    // The log's name and its witness need a restart.
+    onConfig: () => undefined,
+    drain: async () => {
+      keeper.stop()
+      ledger_log.close()
+    },
+  }
+}
+
+/** What has checkpoints cosigned, if the configuration names a witness whose key can be read. */
+const cosignerOf = ({ audit: { witness } }: Config, log: Log) => {
+  if (witness === undefined) return undefined
+  const key = parseVerifierKey(witness.key)
+  if (!(key instanceof Failure)) return cosigner({ url: witness.url, keys: [key], timeout_ms: WITNESS_MS })
+  log('error', 'witness_not_used', { says: key.detail.says })
+  return undefined
+}

@@ -1,0 +1,97 @@
+import { Failure } from '../base/failure.ts'
+import type { Log } from '../observe/log.ts'
+import type { Store } from './database.ts'
+import type { AdminLogRow } from './house-tables.ts'
+import { leafCounter } from './leaf-numbers.ts'
+import { signedSize } from './ledger-log.ts'
+import { answerLetters, type Letter, type Reply } from './mailbox.ts'
+import type { Poster } from './poster.ts'
+import { eraseSalts } from './salts.ts'
+import { type Tell, teller } from './teller.ts'
+
+export type ChorePorts = {
+  /** `ledger.db`, of which the caller is the one writer. */
+  readonly store: Store
+  readonly poster: Poster
+  /** `house.db`, read for its log of admin actions. */
+  readonly house_reader: Store
+  /** Where letters to the house's writers lie. */
+  readonly letters: string
+  /** The folder of the audit log. */
+  readonly audit: string
+  readonly log: Log
+}
+
+const LOOK_MS = 250
+const ACTIONS_MAX = 500
+/** How long an erasure waits for the log to sign the rows that there are; a letter's sender waits a little longer. */
+const SIGNED_MS = 8_000
+const POLL_MS = 50
+
+/** What the ledger's writer does beside the posting of calls: it copies the admin actions, and erases salts when asked to. */
+export const doChores = (ports: ChorePorts): { stop(): void } => {
+  const tell = teller(ports.log)
+  const newer = actionCopier(ports, tell)
+  const copy = (): void => {
+    try {
+      newer()
+    } catch (cause) {
+      tell('admin_actions_not_copied', cause)
+    }
+  }
+  let erasing = false
+  const erase = async (): Promise<void> => {
+    if (erasing) return
+    erasing = true
+    try {
+      await answerLetters(ports.letters, 'accountant', (letter) => act(ports, letter))
+    } catch (cause) {
+      tell('letters_not_answered', cause)
+    }
+    erasing = false
+  }
+  const look = (): void => {
+    copy()
+    void erase()
+  }
+  const timer = setInterval(look, LOOK_MS)
+  look()
+  return {
+    stop: () => {
+      clearInterval(timer)
+      copy()
+      ports.house_reader.sqlite.close()
+    },
+  }
+}
+
+type Actions = Omit<AdminLogRow, 'id' | 'at_ms'> & { readonly id: bigint; readonly at_ms: bigint }
+
+const actionCopier = ({ poster, house_reader }: ChorePorts, tell: Tell): (() => void) => {
+  const newer = house_reader.sqlite.prepare<Actions, [number, number]>(
+    'SELECT * FROM admin_log WHERE id > ? ORDER BY id LIMIT ?',
+  )
+  let copied = poster.lastAdminAction()
+  return () => {
+    const found = newer.all(copied, ACTIONS_MAX)
+    const last = found.at(-1)
+    if (last === undefined) return
+    const rows = found.map(({ id, at_ms, ...row }) => ({ ...row, id: Number(id), at_ms: Number(at_ms) }))
+    const result = poster.adminActions(rows)
+    if (result.is === 'posted') copied = Number(last.id)
+    else tell('admin_actions_postponed', result.is === 'later' ? result.cause : 'another accountant has posted')
+  }
+}
+
+// A leaf is made of its row with the salt, so a row keeps its salt until a checkpoint covers it.
+const act = async ({ store, audit }: ChorePorts, { tenant }: Letter<'erase_salts'>): Promise<Reply> => {
+  const wanted = leafCounter(store.sqlite)()
+  for (let waited_ms = 0; ; waited_ms += POLL_MS) {
+    const signed = signedSize(audit)
+    if (signed instanceof Failure) return { refused: signed.detail.says ?? signed.code }
+    if (signed >= wanted) return { done: { erased: eraseSalts(store, tenant, signed) } }
+    if (waited_ms >= SIGNED_MS)
+      return { refused: `The audit log has signed ${signed} of the ${wanted} leaves that there are: try again later.` }
+    await Bun.sleep(POLL_MS)
+  }
+}
