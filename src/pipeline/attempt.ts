@@ -3,7 +3,6 @@ import { type Verdict, verdictOf } from '../balance/verdict.ts'
 import { Failure, type FailureCode } from '../base/failure.ts'
 import { limits } from '../base/limits.ts'
 import type { AnswerError } from '../engines/answer-error.ts'
-import type { Edit } from '../engines/json-splice.ts'
 import { readAnswer } from '../engines/openai-events.ts'
 import { parseRetryAfter } from '../engines/retry-after.ts'
 import { TransportFailure, type TransportFailureKind, type UpstreamResponse } from '../engines/transport.ts'
@@ -15,7 +14,7 @@ import { type Answer, Miss, type Refusal } from './outcome.ts'
 import { Reading, type Rest } from './reading.ts'
 import type { Splice } from './splice-stream.ts'
 import { StreamSource } from './stream-source.ts'
-import { asksContinuous, streams, upstreamRequest } from './upstream-request.ts'
+import { asksContinuous, type Rewrite, streams, upstreamRequest } from './upstream-request.ts'
 
 /** How long the body of an error may take: the status says enough to go on without it. */
 const ERROR_BODY_MS = 2_000
@@ -23,7 +22,7 @@ const ERROR_BYTES_MAX = 1024 * 1024
 const NO_BYTES = new Uint8Array(0)
 
 /** What an engine is asked for instead of the whole answer, and what becomes of its events. */
-export type Resume = { readonly edits: readonly Edit[]; readonly splice: Splice }
+export type Resume = Rewrite & { readonly splice: Splice }
 
 /** Asks one engine. Answers what the client may get, or why this engine gave nothing. */
 export const attempt = async (
@@ -33,7 +32,7 @@ export const attempt = async (
   target: Target,
   resume?: Resume,
 ): Promise<Answer | Miss> => {
-  const request = upstreamRequest(call, target, resume?.edits)
+  const request = upstreamRequest(call, target, resume)
   if (request instanceof Failure) return new Miss(AT_FAULT, request, request.code)
   const { timeouts } = call.model!
   const exchange = target.engine.transport.send(request, timeouts)

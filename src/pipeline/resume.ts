@@ -55,7 +55,7 @@ export const planOf = (call: Routed, delivered: Delivered, tokens: number): Plan
   const barred = WHOLE_ONLY.some((name) => isSet(values[name]) && !isHarmless(readString(bytes, values[name])))
   const text = delivered.contentOnly()
   if (barred || text === undefined || call.body.n !== 1) return { prefix: undefined }
-  const limits = lessTokens(bytes, values, tokens)
+  const limits = tokens < (call.held?.ceiling_tokens ?? Infinity) ? lessTokens(bytes, values, tokens) : undefined
   const asked = call.arrival.endpoint.prompt_field === 'messages' ? inChat : inPrompt
   const edits = limits && asked(bytes, root, values, text)
   return { prefix: edits && [...edits, ...limits] }

@@ -80,7 +80,11 @@ const ask = ({ call, house, flight, standing, plan }: Over, target: Target, way:
   flight.attempts++
   const usage = way === 'prefix' ? shownUsage(standing) : undefined
   const splice = new Splice(flight.delivered!, way, aliasOf(call), usage)
-  return attempt(call, house, flight, target, { edits: way === 'prefix' ? plan.prefix! : [], splice })
+  const rewrite =
+    way === 'prefix'
+      ? { edits: plan.prefix!, had_tokens: standing.tokens.completion_tokens }
+      : { edits: [], had_tokens: 0 }
+  return attempt(call, house, flight, target, { ...rewrite, splice })
 }
 
 /** An engine that can take the text so far if there is one, else any. */

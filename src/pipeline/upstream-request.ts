@@ -21,17 +21,24 @@ const PASSED = ['traceparent', 'tracestate'] as const
 /** True if the call is to be answered with an event stream. */
 export const streams = (call: Routed): boolean => call.body.stream && call.arrival.endpoint.streams
 
-/**
- * What is sent to an engine: the client's bytes, but for the model's name there and the wish for usage. `more` edits are
- * made as well; they touch neither.
- */
+/** What makes a request one for the rest of an answer. */
+export type Rewrite = {
+  /** They touch neither the model's name nor the wish for usage. */
+  readonly edits: readonly Edit[]
+  /** Tokens of the answer that are there already: the house's own bound is for all of it. */
+  readonly had_tokens: number
+}
+
+const AS_IT_IS: Rewrite = { edits: [], had_tokens: 0 }
+
+/** What is sent to an engine: the client's bytes, but for the model's name there, the wish for usage and a rewrite. */
 export const upstreamRequest = (
   call: Routed,
   target: Target,
-  more: readonly Edit[] = [],
+  { edits: more, had_tokens }: Rewrite = AS_IT_IS,
 ): UpstreamRequest | Failure => {
   const { endpoint } = call.arrival
-  const own = bodyEdits(call, target)
+  const own = bodyEdits(call, target, had_tokens)
   if (own instanceof Failure) return own
   const edits = [...own, ...more]
   const { config } = target.engine
@@ -49,7 +56,7 @@ export const upstreamRequest = (
   }
 }
 
-const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
+const bodyEdits = (call: Routed, target: Target, had_tokens: number): Edit[] | Failure => {
   const { body } = call
   const { bytes, scan } = body
   const edits: Edit[] = []
@@ -62,8 +69,9 @@ const bodyEdits = (call: Routed, target: Target): Edit[] | Failure => {
   const ceiling = call.held?.ceiling_tokens
   if (ceiling !== undefined) {
     const asked = scan.values.max_completion_tokens ?? scan.values.max_tokens
-    if (asked) edits.push(replaceValue(asked, String(ceiling)))
-    else edits.push(addMembers(bytes, scan.root, [['max_tokens', String(ceiling)]], 'start'))
+    const left = String(Math.max(1, ceiling - had_tokens))
+    if (asked) edits.push(replaceValue(asked, left))
+    else edits.push(addMembers(bytes, scan.root, [['max_tokens', left]], 'start'))
   }
   return edits
 }
