@@ -45,6 +45,7 @@ int fdatasync(int fd) {
 const compiler = process.platform === 'linux' ? (Bun.which('cc') ?? Bun.which('gcc')) : null
 const folder = tempFolder('weir-sync')
 const control = `${folder.path}/fails`
+const QUIET_MS = 300
 /** Segments of the dead are taken over one by one, twice a second. */
 const TAKEN_OVER_MS = 1_600
 let engine: HostileEngine
@@ -52,7 +53,11 @@ let house: TestHouse
 let key: string
 
 /** Of the next syncs of jobs so many fail. */
-const fail = (count: number) => writeFileSync(control, String(count).padEnd(8))
+const fail = async (count: number) => {
+  // What became of the job before is synced by now.
+  await Bun.sleep(QUIET_MS)
+  writeFileSync(control, String(count).padEnd(8))
+}
 const settings = () => ({
   workers: 1,
   data: `${folder.path}/data`,
@@ -72,7 +77,7 @@ beforeAll(async () => {
   const built = Bun.spawnSync([compiler, '-shared', '-fPIC', '-o', `${folder.path}/fails.so`, `${folder.path}/fails.c`])
   if (!built.success) throw new Error(built.stderr.toString())
   engine = startHostileEngine({ answers: [json(200, WHOLE('hi', 5, 1))] })
-  fail(0)
+  await fail(0)
   house = await startHouse(settings())
   key = await house.key('acme')
 })
@@ -112,21 +117,21 @@ test.skipIf(!compiler)('a job that is synced is accepted and runs', async () => 
 })
 
 test.skipIf(!compiler)('a job whose sync fails does not run and says so, whoever dies', async () => {
-  fail(1)
+  await fail(1)
   const refused = await post('lost', { 'x-weir-webhook': 'http://127.0.0.1:9/hook' })
   expect([refused.status, refused.error!.code, refused.retry_after]).toEqual([503, 'journal_full', '5'])
   expect(refused.error!.message).toBe('The job could not be brought to the disk: it is not accepted and does not run.')
-  expect(house.logged('jobs_not_on_disk')).toHaveLength(1)
+  await eventually(() => expect(house.logged('jobs_not_on_disk')).toHaveLength(1))
   await workerDies('after')
   expect(asked()).not.toContain('lost')
 })
 
 test.skipIf(!compiler)('where it cannot be taken back on the disk either, that is what it says', async () => {
-  fail(1_000)
+  await fail(1_000)
   const refused = await post('doubtful')
   expect([refused.status, refused.error!.code]).toEqual([503, 'journal_full'])
   expect(refused.error!.message).toContain('but may run all the same if the power fails before the disk works again')
-  fail(0)
+  await fail(0)
   // The death of a process alone takes nothing back of what was written.
   await workerDies('later')
   expect(asked()).not.toContain('doubtful')
