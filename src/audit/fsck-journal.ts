@@ -7,7 +7,9 @@ import type { Note } from './fsck-log.ts'
 import { sha256 } from './hash.ts'
 
 type Row = Readonly<Record<string, bigint | string | Uint8Array | null>>
-type Position = { readonly segment: number; readonly offset: number; readonly finished: boolean }
+type Place = { readonly segment: number; readonly offset: number }
+/** From `again` on calls may be open that are not stored. */
+type Position = Place & { readonly finished: boolean; readonly again: Place | undefined }
 
 /** The journal's files against the ledger: everything before a series' position is in the tables as it was written. */
 export const checkJournal = (folder: string, db: Database, note: Note): { records: number; waiting: number } => {
@@ -16,8 +18,14 @@ export const checkJournal = (folder: string, db: Database, note: Note): { record
   const check = recordCheck(db)
   let records = 0
   let waiting = 0
-  for (const { series, finished } of positionsOf(db).values())
+  for (const position of positionsOf(db).values()) {
+    const { series, finished, again } = position
     if (!finished && !by_series.has(series)) throw new Difference(`journal ${series} is not finished, and has no file`)
+    if (again !== undefined && (finished || !isFrom(again, position.segment, position.offset)))
+      throw new Difference(
+        `journal ${series} is to be read again from a place that it has not come to, or after its end`,
+      )
+  }
   for (const [series, segments] of by_series) {
     const position = positionsOf(db).get(series)
     const numbers = segments.map((name) => Number(name.slice(11, 17)))
@@ -25,7 +33,11 @@ export const checkJournal = (folder: string, db: Database, note: Note): { record
     if (gap > 0) throw new Difference(`journal ${series}: segment ${numbers[gap]! - 1} is missing`)
     for (const [nth, name] of segments.entries()) {
       const posted = postedFrames(join(folder, name), name, numbers[nth]!, position, note)
-      for (const frame of posted.frames) check.record(frame.record, `journal ${name} at ${frame.offset}`)
+      for (const { record, offset } of posted.frames) {
+        const young = isFrom(position?.again, numbers[nth]!, offset)
+        if (young && check.isOpen(record)) waiting++
+        else check.record(record, `journal ${name} at ${offset}`)
+      }
       records += posted.frames.length
       waiting += posted.waiting.length
       for (const frame of posted.waiting) check.waiting(frame.record, position === undefined, name)
@@ -38,13 +50,32 @@ export const checkJournal = (folder: string, db: Database, note: Note): { record
 const positionsOf = (db: Database): Map<string, Position & { series: string }> =>
   new Map(
     db
-      .prepare<{ series: string; segment: bigint; offset: bigint; finished: bigint }, []>('SELECT * FROM positions')
+      .prepare<StoredPosition, []>('SELECT * FROM positions')
       .all()
-      .map(({ series, segment, offset, finished }) => [
+      .map(({ series, segment, offset, finished, again_segment, again_offset }) => [
         series,
-        { series, segment: Number(segment), offset: Number(offset), finished: finished === 1n },
+        {
+          ...{ series, segment: Number(segment), offset: Number(offset), finished: finished === 1n },
+          // A ledger that this version has not opened yet lacks the columns.
+          again:
+            again_segment == null && again_offset == null
+              ? undefined
+              : { segment: Number(again_segment ?? NaN), offset: Number(again_offset ?? NaN) },
+        },
       ]),
   )
+
+type StoredPosition = {
+  readonly series: string
+  readonly segment: bigint
+  readonly offset: bigint
+  readonly finished: bigint
+} & {
+  readonly [name in 'again_segment' | 'again_offset']?: bigint | null
+}
+
+const isFrom = (place: Place | undefined, segment: number, offset: number): boolean =>
+  place !== undefined && (segment > place.segment || (segment === place.segment && offset >= place.offset))
 
 /** The frames of a segment before the position of its series, and those after it, which wait to be posted. */
 const postedFrames = (
@@ -85,6 +116,12 @@ const recordCheck = (db: Database) => {
   const refused = new Map<string, number>()
   const attempt = db.prepare<Row, [string, string]>('SELECT 1 FROM attempts WHERE call_id = ? AND engine = ? AND n > 1')
   return {
+    /** Whether a record is of a call that has no row. */
+    isOpen: (record: FrameRecord | undefined): boolean =>
+      record !== undefined &&
+      record.kind !== 'refusals' &&
+      record.kind !== 'decision' &&
+      call.get(String(record.fields['call_id'])) === null,
     record: (record: FrameRecord | undefined, where: string): void => {
       if (record === undefined) return
       const { kind, fields } = record

@@ -3,7 +3,7 @@ import { Failure } from '../base/failure.ts'
 import { callIdOf } from '../journal/record.ts'
 import type { JournalPosition, JournalTail } from '../journal/tail.ts'
 import type { Poster } from './poster.ts'
-import { advance, fold, settle, type JournaledRecord, type Position, type Posting } from './posting.ts'
+import { advance, fold, type JournaledRecord, type OwnBooks, type Position, type Posting, settle } from './posting.ts'
 import type { PriceList } from './pricing.ts'
 import type { PostponedResult } from './transaction.ts'
 
@@ -18,6 +18,8 @@ export type AccountantPorts = {
   readonly is_live: (series: string) => boolean
   /** Longest time until a new record is noticed. */
   readonly poll_ms: number
+  /** Calls that are open for less long are not stored (default 30 s): most are over by then, and a successor reads that much again. */
+  readonly young_ms?: number
   /** Removes files that are posted; answers the series whose positions may be forgotten. */
   readonly tidy?: (positions: readonly JournalPosition[]) => readonly string[] | Failure
   /** Told of each write that has to be repeated, of a series that cannot be read on, and of what cannot be tidied. */
@@ -29,7 +31,7 @@ export type AccountantPorts = {
 }
 
 /** Where the journal's tail has to begin. */
-export const startPositions = (poster: Poster): JournalPosition[] => positionsOf(poster.books().positions)
+export const startPositions = (poster: Poster): JournalPosition[] => neededFrom(poster.books().positions)
 
 export type AccountantStats = {
   readonly posted_calls: number
@@ -52,6 +54,7 @@ export type Accountant = {
 /** Records folded into one transaction. */
 const BATCH_RECORDS_MAX = 2_000
 const BATCH_BYTES_MAX = 8 * 1024 * 1024
+const YOUNG_MS = 30_000
 /**
  * Pause after a batch: calls that end within it share one commit, whose pages and sync cost as much as some ten rows. It
  * grows with what the batch held, so a single call has its row at once and a busy house commits ten times a second.
@@ -96,7 +99,7 @@ export const runAccountant = (ports: AccountantPorts): Accountant => {
 }
 
 type State = {
-  books: ReturnType<Poster['books']>
+  books: OwnBooks
   readonly counts: { -readonly [name in keyof AccountantStats]: number }
   readonly pause: ReturnType<typeof newPause>
   drains: { readonly resolve: () => void; readonly from_ms: number }[]
@@ -139,14 +142,15 @@ const step = async (ports: AccountantPorts, state: State): Promise<number> => {
   return more ? BATCH_RECORDS_MAX : entries.length + settled
 }
 
-const foldBatch = ({ poster, prices }: AccountantPorts, { books }: State, batch: readonly JournaledRecord[]) => {
+const foldBatch = (ports: AccountantPorts, { books }: State, batch: readonly JournaledRecord[]) => {
+  const { poster, prices, now, young_ms = YOUNG_MS } = ports
   const ids = new Set<string>()
   for (const { record } of batch) {
     const id = record === undefined ? '' : callIdOf(record)
     if (id !== '' && !books.open.has(id)) ids.add(id)
   }
   const posted = poster.posted([...ids])
-  return posted instanceof Set ? fold(books, posted, prices(), batch) : posted
+  return posted instanceof Set ? fold(books, posted, prices(), batch, now() - young_ms) : posted
 }
 
 // False only if the accountant is stopped before the write succeeded.
@@ -165,8 +169,21 @@ const write = async (ports: AccountantPorts, state: State, make: () => Posting |
     ports.on_trouble?.(result.is === 'later' ? result.cause : 'another accountant has posted', attempt)
     if (state.stopping) return false
     await state.pause.wait(Math.min(2 ** attempt, RETRY_MS_MAX))
-    if (result.is === 'stale') state.books = ports.poster.books()
+    if (result.is === 'stale') state.books = reloaded(ports.poster, state.books)
   }
+}
+
+/** The books after another has posted: what is stored, and of the calls that still have no row what was not stored. */
+const reloaded = (poster: Poster, before: OwnBooks): OwnBooks => {
+  const books = poster.books()
+  const posted = poster.posted([...before.unstored.keys()])
+  if (!(posted instanceof Set)) return before
+  for (const [id, place] of before.unstored) {
+    if (posted.has(id)) continue
+    books.open.set(id, before.open.get(id)!)
+    books.unstored.set(id, place)
+  }
+  return books
 }
 
 const tally = ({ now }: AccountantPorts, { counts }: State, posting: Posting) => {
@@ -179,15 +196,18 @@ const tally = ({ now }: AccountantPorts, { counts }: State, posting: Posting) =>
 const tidy = (ports: AccountantPorts, { books, ...state }: State, at_ms: number): number => {
   if (at_ms - state.tidied_at_ms < TIDY_MS) return state.tidied_at_ms
   for (const { failure } of ports.tail.states()) if (failure !== undefined) ports.on_trouble?.(failure, 1)
-  const gone = ports.tidy?.(positionsOf(books.positions)) ?? []
+  const gone = ports.tidy?.(neededFrom(books.positions)) ?? []
   if (gone instanceof Failure) ports.on_trouble?.(gone, 1)
   else for (const series of gone) if (ports.poster.forget(series).is === 'posted') books.positions.delete(series)
   ports.poster.checkpoint()
   return at_ms
 }
 
-const positionsOf = (positions: ReadonlyMap<string, Position>): JournalPosition[] =>
-  [...positions].map(([series, position]) => ({ series, ...position }))
+/** The places from which on the journals are needed. */
+const neededFrom = (positions: ReadonlyMap<string, Position>): JournalPosition[] =>
+  [...positions].map(([series, { finished, segment, offset, again = { segment, offset } }]) => ({
+    ...{ series, finished, ...again },
+  }))
 
 // One sleeper, which `wake` ends early.
 const newPause = () => {

@@ -4,7 +4,7 @@ import { inserter, namesOf } from './inserter.ts'
 import { leafCounter } from './leaf-numbers.ts'
 import { type Loggable, logPosting, type NextIds } from './logged-posting.ts'
 import { decodeOpenCall, encodeOpenCall, type OpenCall } from './open-call.ts'
-import type { Position, Posting } from './posting.ts'
+import type { OwnBooks, Position, Posting } from './posting.ts'
 import { addUp } from './rollup.ts'
 import {
   admin_actions,
@@ -41,7 +41,7 @@ export type Poster = {
   /** The number of the last one that was copied, 0 if none was. */
   lastAdminAction(): number
   /** The books as stored; the maps are the caller's. */
-  books(): { open: Map<string, OpenCall>; positions: Map<string, Position> }
+  books(): OwnBooks
   /** Which of these calls have a row. */
   posted(ids: readonly string[]): Set<string> | PostponedResult
   /** Forgets the position of a series whose files are gone. If they come back nothing is posted twice. */
@@ -121,10 +121,15 @@ const reads = (sqlite: Database): Pick<Poster, 'books' | 'posted' | 'lastOrder' 
   const last_action = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM admin_actions')
   const last_order = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(n) AS id FROM posted_orders')
   return {
-    books: () => ({
-      open: new Map(all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))),
-      positions: new Map(all_positions.all().map((stored) => [stored.series, positionOf(stored)])),
-    }),
+    books: () => {
+      const stored = all_open.all().map(({ state }) => toPair(decodeOpenCall(state)))
+      return {
+        open: new Map(stored),
+        stored: new Map(stored),
+        unstored: new Map(),
+        positions: new Map(all_positions.all().map((position) => [position.series, positionOf(position)])),
+      }
+    },
     posted: (ids) => {
       try {
         return new Set(with_row.all(JSON.stringify(ids)).map(({ id }) => id))
@@ -158,12 +163,14 @@ const unchangedOf = (sqlite: Database) => {
   }
 }
 
-type StoredPosition = Record<'segment' | 'offset' | 'finished', bigint> & { series: string }
+type StoredPosition = Record<'segment' | 'offset' | 'finished', bigint> &
+  Record<'again_segment' | 'again_offset', bigint | null> & { readonly series: string }
 
-const positionOf = ({ segment, offset, finished }: StoredPosition): Position => ({
+const positionOf = ({ segment, offset, finished, again_segment, again_offset }: StoredPosition): Position => ({
   segment: Number(segment),
   offset: Number(offset),
   finished: finished === 1n,
+  ...(again_segment !== null && { again: { segment: Number(again_segment), offset: Number(again_offset) } }),
 })
 
 const toPair = (call: OpenCall): [string, OpenCall] => [call.call_id, call]
@@ -187,7 +194,7 @@ const writers = (sqlite: Database) => ({
     sqlite,
     positions,
     `ON CONFLICT (series) DO UPDATE SET segment = excluded.segment, "offset" = excluded."offset",
-       finished = excluded.finished`,
+       finished = excluded.finished, again_segment = excluded.again_segment, again_offset = excluded.again_offset`,
   ),
   rollup: inserter<RollupRow>(
     sqlite,
@@ -208,5 +215,10 @@ const writeRest = (write: Writers, posting: Posting) => {
   write.open(
     posting.opened.map((call) => ({ call_id: call.call_id, series: call.series, state: encodeOpenCall(call) })),
   )
-  write.position([...posting.to].map(([series, position]) => ({ series, ...position })))
+  write.position(
+    [...posting.to].map(([series, { again, ...position }]) => ({
+      ...{ series, ...position },
+      ...{ again_segment: again?.segment ?? null, again_offset: again?.offset ?? null },
+    })),
+  )
 }

@@ -107,16 +107,22 @@ export const entries = sqliteTable(
   ],
 )
 
-/** Per journal series: everything before this place is in the tables. Written in the transaction of those rows. */
+/**
+ * Per journal series: everything before this place is in the tables, but for what the records from `again` on say of calls
+ * that are open: those are read again by a new accountant. Written in the transaction of those rows.
+ */
 export const positions = sqliteTable('positions', {
   series: text('series').primaryKey(),
   segment: whole('segment').notNull(),
   offset: whole('offset').notNull(),
   /** The series has ended, and its open calls are settled. */
   finished: flag('finished').notNull(),
+  /** Null: nothing has to be read again. */
+  again_segment: whole('again_segment'),
+  again_offset: whole('again_offset'),
 })
 
-/** Calls that have records before the stored positions and no row in `calls` yet. */
+/** Calls that have records before the stored positions and no row in `calls` yet, but for young ones (`posting.ts`). */
 export const open_calls = sqliteTable('open_calls', {
   call_id: text('call_id').primaryKey(),
   /** The series whose end settles the call. */

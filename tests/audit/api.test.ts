@@ -6,6 +6,9 @@ import { hashLeaf } from '../../src/audit/hash.ts'
 import { parseVerifierKey, WITNESS_KEY } from '../../src/audit/note-key.ts'
 import { consistencyFault, inclusionFault } from '../../src/audit/verify.ts'
 import { readConsistency, readInclusion } from '../../src/audit/wire.ts'
+import { openReader } from '../../src/ledger/database.ts'
+import { leafCounter } from '../../src/ledger/leaf-numbers.ts'
+import { signedSize } from '../../src/ledger/ledger-log.ts'
 import { ADMIN_TOKEN, DEMO_KEY, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
 import { good } from './folder.ts'
@@ -35,7 +38,7 @@ beforeAll(async () => {
   for (let n = 0; n < 30; n++) await house.post('/v1/chat/completions', bodies[0]!, `wrong-${n}`)
   await house.rowsReach(bodies.length)
   early = (await eventually(
-    async () => (await proof(ids[0]!)).status === 200 && (await audit('checkpoint')).text,
+    async () => (await proof(ids[0]!)).status === 200 && isCopied() && (await audit('checkpoint')).text,
   )) as string
 })
 afterAll(async () => {
@@ -43,6 +46,14 @@ afterAll(async () => {
   folder[Symbol.dispose]()
 })
 
+/** Whether the admin action of the start is a row, and every row is signed. */
+const isCopied = (): boolean => {
+  const { sqlite } = openReader(house.data, 'ledger')
+  const actions = sqlite.prepare('SELECT 1 FROM admin_actions').all().length
+  const rows = leafCounter(sqlite)()
+  sqlite.close()
+  return actions > 0 && signedSize(join(house.data, 'audit')) === rows
+}
 const audit = async (path: string) => {
   const response = await fetch(`${house.ops_url}/audit/${path}`, {
     headers: { authorization: `Bearer ${ADMIN_TOKEN}` },

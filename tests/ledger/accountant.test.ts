@@ -2,6 +2,7 @@ import { Database } from 'bun:sqlite'
 import { expect, test } from 'bun:test'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { checkJournal } from '../../src/audit/fsck-journal.ts'
 import { Failure } from '../../src/base/failure.ts'
 import { newCallId } from '../../src/base/ids.ts'
 import type { JournalRecord } from '../../src/journal/record.ts'
@@ -106,7 +107,7 @@ test('drain posts all that is there; what a closed series left open is settled',
 test('a writer that died: its calls are settled, those of a living one stay open', async () => {
   using data = tempFolder()
   const dead = new Set<string>()
-  const { folder, store, close } = house(data.path, { is_live: (series) => !dead.has(series) })
+  const { folder, store, close } = house(data.path, { is_live: (series) => !dead.has(series), young_ms: 0 })
   const [dying, living] = [await openSeries(folder, 0), await openSeries(folder, 1)]
   append(dying, intent('a'))
   append(living, intent('b'))
@@ -141,6 +142,35 @@ test('stopped and started again, it goes on where it was, and opens no finished 
   expect(second.accountant.stats()).toMatchObject({ posted_calls: 2, ignored_records: 0 })
   expect(findFaults(second.store)).toEqual([])
   await journal.close()
+  await second.close()
+})
+
+test('calls that are open are not stored while they are young, and outlive an accountant all the same', async () => {
+  using data = tempFolder()
+  const open = ({ store }: ReturnType<typeof house>) =>
+    store.sqlite
+      .prepare<{ call_id: string }, []>('SELECT call_id FROM open_calls')
+      .all()
+      .map(({ call_id }) => call_id)
+  const first = house(data.path, { young_ms: 1_000 })
+  const journal = await openSeries(first.folder, 0)
+  append(journal, intent('old'), intent('young', { at_ms: AT_MS + 1_400 }), ...callOf('a'))
+  await eventually(() => expect(ids(first.store)).toEqual(['a']))
+  expect(open(first)).toEqual(['old'])
+  await first.close()
+  append(journal, progress('young'), ...callOf('b'))
+  const second = house(data.path)
+  await eventually(() => expect(ids(second.store)).toEqual(['a', 'b']))
+  expect(findFaults(second.store)).toEqual([])
+  const reader = new Database(fileOf(data.path, 'ledger'), { readonly: true, safeIntegers: true })
+  expect(checkJournal(second.folder, reader, () => undefined)).toEqual({ records: 7, waiting: 2 })
+  reader.close()
+  await journal.close()
+  await second.accountant.drain()
+  expect(ids(second.store)).toEqual(['a', 'b', 'old', 'young'])
+  const of_young = second.store.sqlite.prepare("SELECT ending, completion_tokens FROM calls WHERE id = 'young'")
+  expect(of_young.values()).toEqual([['recovered', 20n]])
+  expect(findFaults(second.store)).toEqual([])
   await second.close()
 })
 

@@ -1,6 +1,15 @@
 import { describe, expect, test } from 'bun:test'
 import { callIdOf, type JournalRecord } from '../../src/journal/record.ts'
-import { advance, emptyBooks, fold, settle, type JournaledRecord, type Posting } from '../../src/ledger/posting.ts'
+import {
+  advance,
+  emptyBooks,
+  fold,
+  settle,
+  type JournaledRecord,
+  type OwnBooks,
+  type Place,
+  type Posting,
+} from '../../src/ledger/posting.ts'
 import { priceList } from '../../src/ledger/pricing.ts'
 import type { CallRow, NewEntry } from '../../src/ledger/tables.ts'
 import { forAll } from '../kit/wait.ts'
@@ -10,6 +19,13 @@ const say = ({ kind, debit, credit, amount_nanodollars }: NewEntry) =>
   `${kind} ${debit} → ${credit} ${amount_nanodollars}`
 
 const END = { segment: 99, offset: 64 }
+
+const newBooks = (): OwnBooks => ({
+  open: new Map(),
+  stored: new Map(),
+  unstored: new Map(),
+  positions: new Map(),
+})
 
 const HOLD = 'hold tenant:acme → held:acme 10000000'
 const CAPTURE = 'capture held:acme → revenue 6550000'
@@ -347,7 +363,7 @@ test('a record of an unknown kind is passed over, and counted', () => {
 })
 
 test('only the calls of the dead series are settled', () => {
-  const books = { open: new Map(), positions: new Map() }
+  const books = newBooks()
   advance(books, fold(books, new Set(), PRICES, [...journal('w1', [intent('a')]), ...journal('w2', [intent('b')])]))
   const posting = settle(books, PRICES, 'w1', END)
   expect([posting.rows.map((row) => row.id), posting.closed]).toEqual([['a'], ['a']])
@@ -356,7 +372,7 @@ test('only the calls of the dead series are settled', () => {
 
 /** Folds in batches of the given sizes, the last for all that is left, and settles. */
 const run = (records: readonly JournaledRecord[], sizes: readonly number[], prices = PRICES): Posting[] => {
-  const books = { open: new Map(), positions: new Map() }
+  const books = newBooks()
   const posted = new Set<string>()
   const postings: Posting[] = []
   const take = (posting: Posting) => {
@@ -390,6 +406,79 @@ test('any cut into batches gives the same rows, balances and attempts, one row a
     const ids = whole.flatMap((posting) => posting.rows.map((row) => row.id))
     expect(ids.toSorted()).toEqual([...new Set(records.map(({ record }) => callIdOf(record!)))].toSorted())
   })
+})
+
+/** What the tables keep of postings, as a new accountant finds it. */
+const tables = () => {
+  const kept = newBooks()
+  const posted = new Set<string>()
+  return {
+    posted,
+    commit: (posting: Posting): void => {
+      for (const call of posting.opened) kept.stored.set(call.call_id, call)
+      for (const id of posting.closed) kept.stored.delete(id)
+      for (const [series, position] of posting.to) kept.positions.set(series, position)
+      for (const { id } of posting.rows) posted.add(id)
+    },
+    books: (): OwnBooks => ({
+      open: new Map(kept.stored),
+      stored: new Map(kept.stored),
+      unstored: new Map(),
+      positions: new Map(kept.positions),
+    }),
+    /** Where the tail begins. */
+    start: (): Place => kept.positions.get('w')?.again ?? kept.positions.get('w') ?? { segment: 0, offset: 0 },
+  }
+}
+
+test('accountants die before and after commits, whatever calls are too young to be stored: the same rows and balances', () => {
+  let reread = 0
+  let stored = 0
+  forAll(400, (roll) => {
+    const refused = (count: number): JournalRecord => ({
+      ...{ kind: 'refusals', at_ms: AT_MS, key_id: 'key_1', tenant: 'acme', failure: 'rate_exceeded', count },
+    })
+    const calls = randomRecords(roll, 1 + roll(12))
+    const records = journal(
+      'w',
+      calls.flatMap((record, nth) => (roll(5) === 0 ? [record, refused(nth)] : [record])),
+    )
+    const whole = run(records, [])
+    const disk = tables()
+    const postings: Posting[] = []
+    let books = disk.books()
+    for (let at = 0; at < records.length;) {
+      const batch = records.slice(at, at + 1 + roll(4))
+      const posting = fold(books, disk.posted, PRICES, batch, AT_MS + [0, 50, 1_000][roll(3)]!)
+      const dies = roll(6)
+      if (dies !== 0) {
+        disk.commit(posting)
+        postings.push(posting)
+        stored += posting.opened.length
+      }
+      if (dies <= 1) {
+        books = disk.books()
+        const { segment, offset } = disk.start()
+        const from = records.findIndex(
+          (item) => item.segment > segment || (item.segment === segment && item.offset >= offset),
+        )
+        const next = from < 0 ? records.length : from
+        reread += Math.max(0, at - next)
+        at = next
+      } else {
+        advance(books, posting)
+        at += batch.length
+      }
+    }
+    postings.push(settle(books, PRICES, 'w', END))
+    const all = <Part extends 'rows' | 'attempts' | 'refusals'>(part: Part, of: readonly Posting[]) =>
+      of
+        .flatMap<unknown>((posting) => posting[part])
+        .toSorted((one, other) => (Bun.inspect(one) < Bun.inspect(other) ? -1 : 1))
+    for (const part of ['rows', 'attempts', 'refusals'] as const) expect(all(part, postings)).toEqual(all(part, whole))
+    expect(net(postings.flatMap(({ entries }) => entries))).toEqual(net(whole.flatMap(({ entries }) => entries)))
+  })
+  expect([reread > 100, stored > 100]).toEqual([true, true])
 })
 
 test('whatever comes, nothing stays held and revenue is the sum of the charges', () => {

@@ -23,6 +23,8 @@ import { catalogueOf, CONFIG, type Fuse, simHouse } from './sim-house.ts'
 /** Timers that never fire: what they would do is a step of the simulation. */
 const NEVER_MS = 2 ** 31 - 1
 const JOURNAL = '/journal'
+/** Calls that are open for less long are not stored. */
+const YOUNG_MS = 2_000
 const SUBJECTS_MAX = 64
 
 export type SimWorker = {
@@ -195,7 +197,7 @@ export class Machine {
       const posted = this.poster.posted(ids)
       if (!(posted instanceof Set)) throw posted.cause
       const batch = again ? [...entries, ...entries] : entries
-      const posting = fold(books, posted, this.#prices, batch)
+      const posting = fold(books, posted, this.#prices, batch, this.now_ms - YOUNG_MS)
       if (this.plant === 'post_again' && again) {
         const intents = entries.filter(({ record }) => record?.kind === 'intent')
         const { entries: twice } = fold(emptyBooks, new Set(), this.#prices, intents)

@@ -1,0 +1,2 @@
+ALTER TABLE `positions` ADD `again_segment` integer;--> statement-breakpoint
+ALTER TABLE `positions` ADD `again_offset` integer;
