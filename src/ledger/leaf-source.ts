@@ -21,8 +21,7 @@ export type LeafSource = {
   next(leaves_max: number): Uint8Array[]
 }
 
-/** Entries are read by as many as the leaves and this: a call has up to three, and a leaf of entries a hundred. */
-const ENTRIES_A_LEAF = 4
+/** Entries are read by as many as the leaves, which most calls have one of, and as many as are in one leaf at most. */
 const ENTRIES_MORE = 100
 const NONE: readonly never[] = []
 
@@ -45,7 +44,7 @@ export const openLeafSource = (store: Store, from: number): LeafSource => {
   const step = (leaves_max: number): Uint8Array[] => {
     const upto = Math.min(
       at + leaves_max,
-      of_entries.read(leaves_max * ENTRIES_A_LEAF + ENTRIES_MORE),
+      of_entries.read(leaves_max + ENTRIES_MORE),
       ...[of_calls, ...others].map((cursor) => cursor.read(leaves_max)),
     )
     const leaves = new Map<number, Uint8Array>()
@@ -145,16 +144,20 @@ const drizzleCursor = <Table extends SmallTable>(
   from: number,
 ) => {
   const rowid: SQL<number> = sql`rowid`.mapWith(Number)
-  return cursorOf(startOf(sqlite, getTableName(table), from), (after, rows_max) =>
-    drizzle
+  const newest = sqlite
+    .prepare<{ place: number | null }, []>(`SELECT max(rowid) AS place FROM "${getTableName(table)}"`)
+    .safeIntegers(false)
+  return cursorOf(startOf(sqlite, getTableName(table), from), (after, rows_max) => {
+    if ((newest.get()?.place ?? 0) <= after) return NONE
+    return drizzle
       .select({ place: rowid, row: table as SmallTable })
       .from(table as SmallTable)
       .where(sql`rowid > ${after} AND log_index IS NOT NULL`)
       .orderBy(asc(rowid))
       .limit(rows_max)
       .all()
-      .map(({ place, row }) => ({ place, log_index: row.log_index!, leaf: () => leafOf(row) })),
-  )
+      .map(({ place, row }) => ({ place, log_index: row.log_index!, leaf: () => leafOf(row) }))
+  })
 }
 
 /** The engines of those calls that needed several, by call. `at_end`: there are no later calls. */

@@ -22,7 +22,7 @@ const FOLLOW_MS = 40
 /** Leaves made at once: some milliseconds of work. */
 const LEAVES_MAX = 1_000
 /** How often the log is signed: a new leaf is within twice this. */
-const SIGN_MS = 250
+const SIGN_MS = 400
 /** How long the next checkpoint waits for a witness that is still at the last one. */
 const COSIGN_MS = 700
 
