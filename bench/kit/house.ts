@@ -50,6 +50,7 @@ export const houseHere = async (): Promise<{ house: House; close(): Promise<void
     ),
     other_tenants: new Map(),
     leaving: false,
+    isCrowded: () => false,
     draining: false,
     now: nowMs,
     tick: tickMs,

@@ -22,6 +22,7 @@ import { WORKER, WORKER_STATE } from '../table/layout.ts'
 import { openTable, workerF64, workerI32 } from '../table/table.ts'
 import { lengthenBacklog } from './backlog.ts'
 import type { ChildContext, ChildLife } from './child.ts'
+import { openCrowd } from './crowd.ts'
 import { planDescriptors } from './descriptors.ts'
 import type { Boot } from './messages.ts'
 import { journalWatch } from './journal-watch.ts'
@@ -74,6 +75,7 @@ export const runWorker = async ({ boot, log, ready }: ChildContext): Promise<Chi
       void cause // Clients hold every descriptor, so no file can be opened: the next beat does it.
     }
   }, BEAT_MS)
+  if (reserve !== undefined) house.isCrowded = openCrowd(allowed, tickMs)
   Atomics.store(table.i32, workerI32(index, WORKER.state), WORKER_STATE.live)
   ready(server.port!)
 
@@ -117,6 +119,7 @@ const openHouse = (boot: Boot, journal: Journal, log: Log, openTransport: OpenTr
     catalogue: buildCatalogue(config, boot.generation, table, openTransport, nowMs()),
     other_tenants: new Map(),
     leaving: false,
+    isCrowded: () => false,
     draining: false,
     now: nowMs,
     tick: tickMs,

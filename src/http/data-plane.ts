@@ -32,7 +32,7 @@ const MODEL_ADDRESSES = Array.from(
 export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
   const finish = (request: Request, response: Response): Response => {
     // A chunked body that was not read may yet turn out malformed: Bun would answer that too, after this answer.
-    if (house.leaving || (response.status >= 400 && request.headers.has('transfer-encoding')))
+    if (house.leaving || house.isCrowded() || (response.status >= 400 && request.headers.has('transfer-encoding')))
       response.headers.set('connection', 'close')
     return withCors(house.catalogue.config, request, response)
   }

@@ -13,6 +13,8 @@ import type { JobStore, OwnJob } from './store.ts'
 
 /** Jobs begun in one turn of the loop, so that calls of clients that wait get theirs. */
 const BURST = 16
+/** Those of a loop that is late. */
+const BURST_LATE = 2
 /** How often the runner looks for places that other workers left, and for jobs to cancel. */
 const LOOK_MS = 25
 /** A loop that is later than this has calls to serve first. */
@@ -96,19 +98,23 @@ export class JobRunner {
     this.#woken = true
     setImmediate(() => {
       this.#woken = false
-      // A loop that is late has calls to answer first; the timer sees to it that jobs go on, slowly.
-      if (this.#house.watch.lag_ms() <= LAG_MS) this.#pump()
+      if (!this.#isLate()) this.#pump(BURST)
     })
   }
 
   #look(): void {
     for (const [job, { controller }] of this.#running) if (this.#store.isCancelAsked(job)) controller.abort()
-    this.#pump()
+    this.#pump(this.#isLate() ? BURST_LATE : BURST)
   }
 
-  #pump(): void {
+  /** A loop that is late has calls to answer first; the timer sees to it that jobs go on, slowly. */
+  #isLate(): boolean {
+    return this.#house.watch.lag_ms() > LAG_MS
+  }
+
+  #pump(burst: number): void {
     if (this.#stopping || this.#house.leaving || this.#house.draining) return
-    let left = BURST
+    let left = burst
     for (const [name, lane] of this.#lanes) {
       const room = this.#room(name)
       for (let begun = 0; begun < room && left > 0 && lane.size > 0; begun++, left--) this.#begin(lane.shift()!)

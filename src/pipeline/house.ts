@@ -45,6 +45,8 @@ export type House = {
   readonly other_tenants: Map<string, Tenant>
   /** True once the worker is about to go: every answer asks its client to close the connection. */
   leaving: boolean
+  /** Asked at each answer; true while descriptors are short: it ends its connection, so that clients who wait outside come in. */
+  isCrowded: () => boolean
   /** True once no new call may begin. */
   draining: boolean
   readonly now: () => number

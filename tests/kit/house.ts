@@ -27,6 +27,8 @@ export type HouseSettings = {
   readonly bare?: boolean
   /** The file through which a process joins a control group: the house is started inside. */
   readonly cgroup?: string
+  /** The hard limit of open files that it is started under. */
+  readonly descriptors?: number
   /** Flags to add. */
   readonly flags?: readonly string[]
   /** Shows the house's log. */
@@ -85,6 +87,7 @@ export const startHouse = async (settings: HouseSettings = {}): Promise<TestHous
   const house = Bun.spawn({
     cmd: [
       ...(settings.cgroup ? ['sh', '-c', `echo $$ > ${settings.cgroup} && exec "$0" "$@"`] : []),
+      ...(settings.descriptors ? ['sh', '-c', `ulimit -n ${settings.descriptors} && exec "$0" "$@"`] : []),
       process.execPath,
       MAIN,
       'start',

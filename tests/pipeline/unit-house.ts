@@ -92,6 +92,7 @@ export const unitHouse = async (settings: UnitSettings = {}) => {
     ),
     other_tenants: new Map(),
     leaving: false,
+    isCrowded: () => false,
     draining: false,
     now: () => clock.now_ms,
     tick: () => clock.tick_ms,

@@ -93,6 +93,7 @@ export const simHouse = (
   log,
   other_tenants: new Map(),
   leaving: false,
+  isCrowded: () => false,
   draining: false,
   now: () => {
     burn(fuse)
