@@ -1,11 +1,9 @@
-import type { Model } from '../balance/catalogue.ts'
 import { errorBody, Failure } from '../base/failure.ts'
 import type { House } from '../pipeline/house.ts'
 import { onPlaceLeft } from '../pipeline/place.ts'
 import { giveCounts, takeCounts } from '../table/counts.ts'
-import { SUBJECT } from '../table/layout.ts'
-import { type Subject, subjectOf } from '../table/table.ts'
 import type { JobStatus } from './job-file.ts'
+import { freePlaces, jobsSubject } from './job-places.ts'
 import { Lane } from './lanes.ts'
 import { type Ran, runJob, TRIES_AGAIN, WAITS } from './run-job.ts'
 import type { AnswerMeta } from './segment.ts'
@@ -18,7 +16,7 @@ const BURST_LATE = 2
 /** How often the runner looks for places that other workers left, and for jobs to cancel. */
 const LOOK_MS = 25
 /** A loop that is later than this has calls to serve first. */
-const LAG_MS = 15
+const LAG_MS = 8
 const PAUSE_MS_MIN = 200
 const PAUSE_MS_MAX = 5_000
 /** Jobs of an address without engines that one worker runs at once. */
@@ -239,15 +237,3 @@ export class JobRunner {
 }
 
 const JSON_TYPE = { 'content-type': 'application/json' }
-
-/** Where the jobs of a tenant that are not over are counted, over all workers. */
-export const jobsSubject = (house: House, tenant: string): Subject | undefined => subjectOf(house.table, 'jobs', tenant)
-
-/** Places at a model's engines that jobs may take: of each engine a share, and none while calls wait for the model. */
-const freePlaces = ({ table }: House, model: Model, share: number): number => {
-  if (Atomics.load(table.i32, model.subject * 2 + SUBJECT.count) > 0) return 0
-  return model.targets.reduce((sum, { engine }) => {
-    const most = Math.max(1, Math.floor(engine.config.capacity * share))
-    return sum + Math.max(0, most - Atomics.load(table.i32, engine.subject * 2 + SUBJECT.count))
-  }, 0)
-}
