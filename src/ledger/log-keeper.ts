@@ -18,7 +18,7 @@ export type KeeperPorts = {
 }
 
 /** How soon a committed row has its leaf. */
-const FOLLOW_MS = 40
+const FOLLOW_MS = 150
 /** Leaves made at once: some milliseconds of work. */
 const LEAVES_MAX = 1_000
 /** How often the log is signed: a new leaf is within twice this. */
