@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Difference } from './check-note.ts'
 import { type Frame, type FrameRecord, readFrames } from './fsck-frames.ts'
 import type { Note } from './fsck-log.ts'
+import { refusalCheck } from './fsck-refusals.ts'
 import { sha256 } from './hash.ts'
 
 type Row = Readonly<Record<string, bigint | string | Uint8Array | null>>
@@ -113,7 +114,7 @@ const recordCheck = (db: Database) => {
   const open = db.prepare<Row, [string]>('SELECT 1 FROM open_calls WHERE call_id = ?')
   const decision = db.prepare<Row, [string]>('SELECT at_ms, text FROM decisions WHERE call_id = ?')
   const met = { intent: new Set<string>(), ending: new Set<string>(), decision: new Set<string>() }
-  const refused = new Map<string, number>()
+  const refused = refusalCheck(db)
   const attempt = db.prepare<Row, [string, string]>('SELECT 1 FROM attempts WHERE call_id = ? AND engine = ? AND n > 1')
   return {
     /** Whether a record is of a call that has no row. */
@@ -126,8 +127,7 @@ const recordCheck = (db: Database) => {
       if (record === undefined) return
       const { kind, fields } = record
       if (kind === 'refusals') {
-        const name = REFUSAL.map((field) => String(fields[field])).join('\n')
-        refused.set(name, (refused.get(name) ?? 0) + 1)
+        refused.said(fields)
         return
       }
       const id = String(fields['call_id'])
@@ -165,20 +165,9 @@ const recordCheck = (db: Database) => {
       if (unknown_series && typeof id === 'string' && call.get(id) !== null)
         throw new Difference(`journal ${name}: call ${id} has a row, and the ledger has no position of this series`)
     },
-    finish: (): void => {
-      const rows = db.prepare<{ n: bigint }, (string | number)[]>(
-        'SELECT count(*) AS n FROM refusals WHERE at_ms = ? AND key_id = ? AND tenant = ? AND failure = ? AND count = ?',
-      )
-      for (const [name, times] of refused) {
-        const values = name.split('\n')
-        if (Number(rows.get(Number(values[0]), ...values.slice(1, 4), Number(values[4]))?.n ?? 0) < times)
-          throw new Difference(`the ledger lacks refused calls of the journal: ${values[3]} of key "${values[1]}"`)
-      }
-    },
+    finish: refused.finish,
   }
 }
-
-const REFUSAL = ['at_ms', 'key_id', 'tenant', 'failure', 'count']
 
 /** How a field of a record stands in the row: the column's name and what it holds; undefined where it does not matter. */
 const INTENT = ['tenant', 'key_id', 'end_user', 'endpoint', 'stream', 'hold_nanodollars', 'at_ms', 'images']

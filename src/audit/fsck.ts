@@ -5,6 +5,7 @@ import { type CheckedNote, Difference, type PublicKey, readNote, signersOf } fro
 import { checkAdminLog, checkBooks } from './fsck-books.ts'
 import { checkJournal } from './fsck-journal.ts'
 import { type Note, readCheckpoints, walkLog } from './fsck-log.ts'
+import { openRefusals } from './fsck-refusals.ts'
 import { checkRows, ledgerSize } from './fsck-rows.ts'
 import { sameBytes } from './hash.ts'
 
@@ -57,6 +58,9 @@ const check = (data: string, { keys, saved }: FsckOptions, note: Note, counts: F
       )
     checkBooks(db)
     counts.records = journalCounts(data, db, note)
+    const open_refusals = openRefusals(db)
+    if (open_refusals > 0)
+      note(`${open_refusals} lines of refused calls are no leaves yet; they become some once their minute is over`)
     if (existsSync(join(data, 'house.db'))) adminCounts(data, db, note)
     else note('house.db is missing: admin actions were compared with their leaves only')
   } finally {

@@ -57,6 +57,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
   const chores = doChores({
     store,
     poster,
+    posted_until_ms: () => accountant.stats().posted_until_ms,
     house_reader: openReader(files.data, 'house'),
     letters: files.letters,
     audit: files.audit,
@@ -86,7 +87,7 @@ export const runAccountantProcess = async ({ boot, log, ready }: ChildContext): 
       const all_posted = await postWhatIsLeft(accountant, grace_ms)
       clearInterval(report)
       orders.stop()
-      chores.stop()
+      chores.stop(all_posted)
       store.sqlite.close()
       if (!all_posted) throw new Error('not everything could be posted; the journals keep it for the next start')
     },

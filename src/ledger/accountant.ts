@@ -39,6 +39,8 @@ export type AccountantStats = {
   readonly retries: number
   /** Age of the newest ending when its row was committed, in the last posting that had one. */
   readonly lag_ms: number
+  /** All that was in the journals at this time is posted; 0 before the first look. */
+  readonly posted_until_ms: number
 }
 
 export type Accountant = {
@@ -74,7 +76,7 @@ const TIDY_MS = 5_000
 export const runAccountant = (ports: AccountantPorts): Accountant => {
   const state: State = {
     books: ports.poster.books(),
-    counts: { posted_calls: 0, ignored_records: 0, retries: 0, lag_ms: 0 },
+    counts: { posted_calls: 0, ignored_records: 0, retries: 0, lag_ms: 0, posted_until_ms: 0 },
     pause: newPause(),
     drains: [],
     stopping: false,
@@ -129,6 +131,7 @@ const busyMs = (records: number): number =>
 // Whether a writer is gone is asked before its series is read to the end, never after.
 const step = async (ports: AccountantPorts, state: State): Promise<number> => {
   const { tail, prices, is_live } = ports
+  const looked_at_ms = ports.now()
   for (const { series, state: stands } of tail.states())
     if (stands === 'live' && !is_live(series)) tail.writerDied(series)
   const { entries, more } = tail.poll({ records_max: BATCH_RECORDS_MAX, bytes_max: BATCH_BYTES_MAX })
@@ -139,6 +142,7 @@ const step = async (ports: AccountantPorts, state: State): Promise<number> => {
     if (!(await write(ports, state, () => settle(state.books, prices(), end.series, end)))) return 0
     settled += 1
   }
+  if (!more) state.counts.posted_until_ms = looked_at_ms
   return more ? BATCH_RECORDS_MAX : entries.length + settled
 }
 

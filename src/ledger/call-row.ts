@@ -1,7 +1,8 @@
 import { ECHO_ENDPOINT, type Ending, type Intent, type Refusals } from '../journal/record.ts'
 import { lastSeenMs, type OpenCall } from './open-call.ts'
 import { charge, type PriceList, type Usage } from './pricing.ts'
-import type { CallRow, NewEntry, NewRefusal } from './tables.ts'
+import type { NewRefusal } from './refusal-tables.ts'
+import type { CallRow, NewEntry } from './tables.ts'
 
 /** Most tokens believed of one call; a larger figure is an engine's mistake and must not overflow a sum. */
 const TOKENS_MAX = 1_000_000_000

@@ -13,6 +13,8 @@ export type ChorePorts = {
   /** `ledger.db`, of which the caller is the one writer. */
   readonly store: Store
   readonly poster: Poster
+  /** All that was in the journals at this time is posted. */
+  readonly posted_until_ms: () => number
   /** `house.db`, read for its log of admin actions. */
   readonly house_reader: Store
   /** Where letters to the house's writers lie. */
@@ -24,13 +26,21 @@ export type ChorePorts = {
 
 const LOOK_MS = 250
 const ACTIONS_MAX = 500
+/** How long after its end a minute may still grow: workers write down what they refused within a beat of 100 ms. */
+const LATE_MS = 5_000
+const MINUTE_MS = 60_000
+const REFUSALS_MAX = 1_000
 /** How long an erasure waits for the log to sign the rows that there are; a letter's sender waits a little longer. */
 const SIGNED_MS = 8_000
 const POLL_MS = 50
 
-/** What the ledger's writer does beside the posting of calls: it copies the admin actions, and erases salts when asked to. */
-export const doChores = (ports: ChorePorts): { stop(): void } => {
+/**
+ * What the ledger's writer does beside the posting of calls: it copies the admin actions, makes refused calls rows once
+ * their minute is over, and erases salts when asked to. Stopped with everything posted, it makes rows of all minutes.
+ */
+export const doChores = (ports: ChorePorts): { stop(all_posted: boolean): void } => {
   const tell = teller(ports.log)
+  const over_ms = () => ports.posted_until_ms() - MINUTE_MS - LATE_MS
   const newer = actionCopier(ports, tell)
   const copy = (): void => {
     try {
@@ -52,17 +62,33 @@ export const doChores = (ports: ChorePorts): { stop(): void } => {
   }
   const look = (): void => {
     copy()
+    logRefusals(ports.poster, over_ms(), tell)
     void erase()
   }
   const timer = setInterval(look, LOOK_MS)
   look()
   return {
-    stop: () => {
+    stop: (all_posted) => {
       clearInterval(timer)
       copy()
+      while (logRefusals(ports.poster, all_posted ? Number.POSITIVE_INFINITY : over_ms(), tell));
       ports.house_reader.sqlite.close()
     },
   }
+}
+
+/** Makes some lines of minutes that began before then rows. True if it did, so there may be more. */
+const logRefusals = (poster: Poster, before_ms: number, tell: Tell): boolean => {
+  try {
+    const oldest_ms = poster.oldestRefusals()
+    if (oldest_ms === undefined || oldest_ms >= before_ms) return false
+    const result = poster.logRefusals(before_ms, REFUSALS_MAX)
+    if (result.is === 'posted') return true
+    tell('refusals_postponed', result.is === 'later' ? result.cause : 'another accountant has posted')
+  } catch (cause) {
+    tell('refusals_not_logged', cause)
+  }
+  return false
 }
 
 type Actions = Omit<AdminLogRow, 'id' | 'at_ms'> & { readonly id: bigint; readonly at_ms: bigint }

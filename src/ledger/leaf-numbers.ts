@@ -1,7 +1,8 @@
 import type { Database } from 'bun:sqlite'
 import { getTableName } from 'drizzle-orm'
 import type { SQLiteTable } from 'drizzle-orm/sqlite-core'
-import { admin_actions, calls, entries, prices, refusals } from './tables.ts'
+import { refusals } from './refusal-tables.ts'
+import { admin_actions, calls, entries, prices } from './tables.ts'
 
 /**
  * The tables whose rows are leaves. Each is written in the order of its leaves, so its last row has its highest index:

@@ -4,16 +4,8 @@ import { callLeaf } from './call-leaf.ts'
 import type { Cells } from './columns.ts'
 import type { Store } from './database.ts'
 import { adminActionLeaf, entriesLeaf, priceLeaf, refusalLeaf } from './leaves.ts'
-import {
-  admin_actions,
-  type AttemptRow,
-  calls,
-  type CallRow,
-  entries,
-  type EntryRow,
-  prices,
-  refusals,
-} from './tables.ts'
+import { refusals } from './refusal-tables.ts'
+import { admin_actions, type AttemptRow, calls, type CallRow, entries, type EntryRow, prices } from './tables.ts'
 
 /** The leaves of a ledger's committed rows, made of the rows, in their order. */
 export type LeafSource = {

@@ -1,6 +1,7 @@
 import type { Cells } from './columns.ts'
 import { leafOfText } from './leaf-bytes.ts'
-import type { AdminActionRow, EntryRow, PriceRow, RefusalRow } from './tables.ts'
+import type { RefusalRow } from './refusal-tables.ts'
+import type { AdminActionRow, EntryRow, PriceRow } from './tables.ts'
 
 /**
  * Rows of the ledger as leaves of the Merkle log: RFC 8785 JSON of the row as it is stored, under a `type`. Integers are
@@ -52,7 +53,7 @@ export const priceLeaf = (row: PriceRow): Uint8Array =>
     version: row.version,
   })
 
-/** The leaf of refused calls. */
+/** The leaf of the refused calls of a key, reason and minute. */
 export const refusalLeaf = (row: RefusalRow): Uint8Array =>
   leafOf(row.log_index, {
     at_ms: row.at_ms,

@@ -1,19 +1,18 @@
 import { saltedBodyHash } from '../audit/leaf.ts'
 import type { Posting } from './posting.ts'
-import type { CallRow, EntryRow, NewEntry, RefusalRow } from './tables.ts'
+import type { CallRow, EntryRow, NewEntry } from './tables.ts'
 
-/** What of a posting becomes leaves. */
-export type Loggable = Pick<Posting, 'rows' | 'entries' | 'refusals'>
+/** What of a posting becomes leaves at once. */
+export type Loggable = Pick<Posting, 'rows' | 'entries'>
 
 /** Rows as they are stored: with number, salt, salted hashes and the number of their leaf. */
 export type Logged = {
   readonly calls: readonly CallRow[]
   readonly entries: readonly EntryRow[]
-  readonly refusals: readonly RefusalRow[]
 }
 
-/** The numbers that the next entry, the next refusal and the next leaf get; without a log there are no leaves. */
-export type NextIds = { readonly entry: number; readonly refusal: number; readonly leaf: number | undefined }
+/** The numbers that the next entry and the next leaf get; without a log there are no leaves. */
+export type NextIds = { readonly entry: number; readonly leaf: number | undefined }
 
 const SALT_BYTES = 16
 
@@ -28,7 +27,6 @@ export const logPosting = (posting: Loggable, next: NextIds): Logged => {
     return {
       calls: posting.rows,
       entries: posting.entries.map((entry, nth) => ({ ...entry, id: next.entry + nth, log_index: null })),
-      refusals: posting.refusals.map((row, nth) => ({ ...row, id: next.refusal + nth, log_index: null })),
     }
   const calls = salted(posting.rows, leaf)
   const entries: EntryRow[] = []
@@ -46,9 +44,7 @@ export const logPosting = (posting: Loggable, next: NextIds): Logged => {
     for (const entry of of_leaf) number(entry, leaf)
     leaf++
   }
-  const first = leaf
-  const refusals = posting.refusals.map((row, nth) => ({ ...row, id: next.refusal + nth, log_index: first + nth }))
-  return { calls, entries, refusals }
+  return { calls, entries }
 }
 
 /** Rows of calls with salt, salted hashes and the number of their leaf. */

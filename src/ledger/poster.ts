@@ -5,6 +5,7 @@ import { leafCounter } from './leaf-numbers.ts'
 import { type Loggable, logPosting, type NextIds } from './logged-posting.ts'
 import { decodeOpenCall, encodeOpenCall, type OpenCall } from './open-call.ts'
 import type { OwnBooks, Position, Posting } from './posting.ts'
+import { refusalWriter } from './refusal-posting.ts'
 import { addUp } from './rollup.ts'
 import {
   admin_actions,
@@ -16,13 +17,11 @@ import {
   posted_orders,
   decisions,
   type DecisionRow,
-  refusals,
   rollups,
   type AdminActionRow,
   type CallRow,
   type EntryRow,
   type NewEntry,
-  type RefusalRow,
   type RollupRow,
 } from './tables.ts'
 import { postponed, type PostponedResult, type PostResult, transactions } from './transaction.ts'
@@ -40,11 +39,15 @@ export type Poster = {
   adminActions(rows: readonly Omit<AdminActionRow, 'log_index'>[]): PostResult
   /** The number of the last one that was copied, 0 if none was. */
   lastAdminAction(): number
+  /** The oldest minute whose refused calls have no row yet, by its beginning; undefined if there is none. */
+  oldestRefusals(): number | undefined
+  /** Makes what was refused in minutes that began before then rows with their leaves, the oldest first, at most so many. */
+  logRefusals(before_ms: number, rows_max: number): PostResult
   /** The books as stored; the maps are the caller's. */
   books(): OwnBooks
   /** Which of these calls have a row. */
   posted(ids: readonly string[]): Set<string> | PostponedResult
-  /** Forgets the position of a series whose files are gone. If they come back nothing is posted twice. */
+  /** Forgets the position of a series whose files are gone. If they come back no call is posted twice. */
   forget(series: string): PostResult
   /** Moves the write-ahead log into the database as far as no reader is in the way. Costs up to some milliseconds. */
   checkpoint(): void
@@ -60,11 +63,11 @@ export const createPoster = ({ sqlite }: Store, log: 'logged' | 'no_log' = 'no_l
   const unchanged = unchangedOf(sqlite)
   const nextLeaf = log === 'logged' ? leafCounter(sqlite) : () => undefined
   const nextIds = nextIdsOf(sqlite, nextLeaf)
+  const refused = refusalWriter(sqlite, nextLeaf)
   const writeLogged = (rows: Loggable): void => {
     const logged = logPosting(rows, nextIds())
     write.call(logged.calls)
     write.entry(logged.entries)
-    write.refusal(logged.refusals)
   }
 
   return {
@@ -74,25 +77,32 @@ export const createPoster = ({ sqlite }: Store, log: 'logged' | 'no_log' = 'no_l
         if (![...posting.from].every(unchanged)) return false
         for (const id of posting.closed) if (write.close.run(id).changes !== 1) return false
         writeLogged(posting)
+        refused.add(posting.refusals)
         writeRest(write, posting)
         return true
       })
     },
     transfer: (entry) =>
       transaction(() => {
-        writeLogged({ rows: [], entries: [entry], refusals: [] })
+        writeLogged({ rows: [], entries: [entry] })
         return true
       }),
     order: (order, entry) =>
       transaction(() => {
         write.order([{ ...order, entry_id: nextIds().entry }])
-        writeLogged({ rows: [], entries: [entry], refusals: [] })
+        writeLogged({ rows: [], entries: [entry] })
         return true
       }),
     adminActions: (rows) =>
       transaction(() => {
         const first = nextLeaf()
         write.admin_action(rows.map((row, nth) => ({ ...row, log_index: first === undefined ? null : first + nth })))
+        return true
+      }),
+    oldestRefusals: refused.oldest,
+    logRefusals: (before_ms, rows_max) =>
+      transaction(() => {
+        refused.move(before_ms, rows_max)
         return true
       }),
     ...reads(sqlite),
@@ -143,13 +153,8 @@ const reads = (sqlite: Database): Pick<Poster, 'books' | 'posted' | 'lastOrder' 
 }
 
 const nextIdsOf = (sqlite: Database, nextLeaf: () => number | undefined): (() => NextIds) => {
-  const last_ids = sqlite.prepare<Record<'entry' | 'refusal', bigint | null>, []>(
-    'SELECT (SELECT max(id) FROM entries) AS entry, (SELECT max(id) FROM refusals) AS refusal',
-  )
-  return () => {
-    const last = last_ids.get()
-    return { entry: Number(last?.entry ?? 0) + 1, refusal: Number(last?.refusal ?? 0) + 1, leaf: nextLeaf() }
-  }
+  const last_entry = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM entries')
+  return () => ({ entry: Number(last_entry.get()?.id ?? 0) + 1, leaf: nextLeaf() })
 }
 
 /** Whether a series stands where it stood when a posting was made. */
@@ -181,7 +186,6 @@ const writers = (sqlite: Database) => ({
   call: inserter<CallRow>(sqlite, calls),
   attempt: inserter<typeof attempts.$inferSelect>(sqlite, attempts),
   entry: inserter<EntryRow>(sqlite, entries),
-  refusal: inserter<RefusalRow>(sqlite, refusals),
   decision: inserter<DecisionRow>(sqlite, decisions, 'ON CONFLICT (call_id) DO NOTHING'),
   order: inserter<typeof posted_orders.$inferSelect>(sqlite, posted_orders),
   admin_action: inserter<AdminActionRow>(sqlite, admin_actions),

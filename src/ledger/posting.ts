@@ -3,7 +3,8 @@ import type { JournalRecord } from '../journal/record.ts'
 import { callRow, endOf, entriesAtEnd, entriesAtIntent, entriesAtOnce, refusalRow } from './call-row.ts'
 import { learn, unknownCall, type OpenCall } from './open-call.ts'
 import type { PriceList } from './pricing.ts'
-import type { AttemptRow, CallRow, DecisionRow, NewEntry, NewRefusal } from './tables.ts'
+import type { NewRefusal } from './refusal-tables.ts'
+import type { AttemptRow, CallRow, DecisionRow, NewEntry } from './tables.ts'
 
 /** A place in a journal series. */
 export type Place = { readonly segment: number; readonly offset: number }
@@ -39,6 +40,7 @@ export type Posting = {
   readonly attempts: readonly AttemptRow[]
   /** Those of the rows, in the order of the rows, each call's together; then the holds of calls that are open. */
   readonly entries: readonly NewEntry[]
+  /** As the journals said them, to be added to the lines of their minutes. */
   readonly refusals: readonly NewRefusal[]
   readonly decisions: readonly DecisionRow[]
   /** Calls that are open, new or known better than before. */

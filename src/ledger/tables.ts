@@ -188,23 +188,6 @@ export const decisions = sqliteTable('decisions', {
   text: text('text').notNull(),
 })
 
-/**
- * Calls that were refused before an engine was asked (401, 403, 429): how many, by key, reason and minute, as each
- * worker counted them. Append-only.
- */
-export const refusals = sqliteTable('refusals', {
-  id: whole('id').primaryKey(),
-  /** The minute's beginning. */
-  at_ms: whole('at_ms').notNull(),
-  /** Empty for callers without a known key. */
-  key_id: text('key_id').notNull(),
-  tenant: text('tenant').notNull(),
-  /** A failure code. */
-  failure: text('failure').notNull(),
-  count: whole('count').notNull(),
-  log_index: whole('log_index'),
-})
-
 /** What the admin API was used for: a copy of `admin_log` of `house.db`, row by row, made when it is logged. Append-only. */
 export const admin_actions = sqliteTable('admin_actions', {
   /** That of `admin_log`. */
@@ -237,7 +220,4 @@ export type EntryKind = NewEntry['kind']
 export type PriceRow = typeof prices.$inferSelect
 export type RollupRow = typeof rollups.$inferSelect
 export type DecisionRow = typeof decisions.$inferSelect
-export type RefusalRow = typeof refusals.$inferSelect
-/** A refusal before it has its number and its leaf. */
-export type NewRefusal = Omit<RefusalRow, 'id' | 'log_index'>
 export type AdminActionRow = typeof admin_actions.$inferSelect

@@ -16,7 +16,6 @@ process.stdout.write(`open ${JSON.stringify({ behind: ledger_log.behind() })}\n`
 const store = openWriter(data, 'ledger')
 const poster = createPoster(store, 'logged')
 const places = { letters: join(data, 'run/letters'), audit: join(data, 'audit'), log: () => undefined }
-doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
 keepLog({ ledger_log, cosign: undefined, ...places })
 const folder = join(data, 'journal')
 const accountant = runAccountant({
@@ -26,6 +25,10 @@ const accountant = runAccountant({
   now: () => AT_MS,
   is_live: () => true,
   poll_ms: 2,
+})
+doChores({
+  ...{ store, poster, house_reader: openReader(data, 'house'), ...places },
+  posted_until_ms: () => accountant.stats().posted_until_ms,
 })
 setInterval(() => void ledger_log.log.checkpointLater(), 30)
 await accountant.done

@@ -34,7 +34,10 @@ const kept = (data: string, cosign?: Parameters<typeof keepLog>[0]['cosign']) =>
     audit: join(data, 'audit'),
     log: (_level: string, event: string) => void warned.push(event),
   }
-  const chores = doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
+  const chores = doChores({
+    ...{ store, poster, posted_until_ms: () => AT_MS, house_reader: openReader(data, 'house') },
+    ...places,
+  })
   const keeper = keepLog({ ledger_log, cosign, ...places })
   const grant = () =>
     poster.transfer({
@@ -53,7 +56,7 @@ const kept = (data: string, cosign?: Parameters<typeof keepLog>[0]['cosign']) =>
     return all
   }
   const stop = () => {
-    chores.stop()
+    chores.stop(true)
     store.sqlite.close()
     keeper.stop()
     ledger_log.close()

@@ -74,7 +74,10 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
     const poster = createPoster(store, 'logged')
     const prices = priceList(syncPrices(store, models, AT_MS, 'logged'))
     const places = { letters: join(data, 'run/letters'), audit: join(data, 'audit'), log: () => undefined }
-    const chores = doChores({ store, poster, house_reader: openReader(data, 'house'), ...places })
+    const chores = doChores({
+      ...{ store, poster, posted_until_ms: () => AT_MS, house_reader: openReader(data, 'house') },
+      ...places,
+    })
     const keeper = keepLog({ ledger_log, cosign: undefined, ...places })
     const journal = await openJournal({
       folder,
@@ -114,7 +117,7 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
     await accountant.drain()
     await accountant.stop()
     tail.close()
-    chores.stop()
+    chores.stop(true)
     store.sqlite.close()
     keeper.stop()
     ledger_log.close()

@@ -48,7 +48,7 @@ test('eight processes on an empty folder all come up, and all see the same table
       await new Response(child.stdout).text(),
     ]),
   )
-  expect(ends).toEqual(children.map(() => [0, '', '16\n']))
+  expect(ends).toEqual(children.map(() => [0, '', '17\n']))
 })
 
 test('what is not a database says so', () => {
