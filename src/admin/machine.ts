@@ -116,10 +116,12 @@ export type HouseView = {
   readonly accountant_ready: boolean
   readonly accountant_age_ms: number
   readonly accountant_lag_ms: number
+  readonly auditor_age_ms: number
+  readonly leaves_behind: number
   readonly posted_calls: number
 }
 
-/** The house itself. `accountant_age_ms` is the time since the accountant's last turn, `accountant_lag_ms` how old the newest posted ending was when its row was there. */
+/** The house itself. `accountant_age_ms` is the time since the accountant's last turn, `accountant_lag_ms` how old the newest posted ending was when its row was there; `leaves_behind` the rows that had no leaf of the audit log at the auditor's last report. */
 export const houseView = (table: Table, now_ms: number): HouseView => ({
   draining: Atomics.load(table.i32, HEADER.draining) !== 0,
   generation: Atomics.load(table.i32, HEADER.config_generation),
@@ -129,6 +131,8 @@ export const houseView = (table: Table, now_ms: number): HouseView => ({
   accountant_ready: Atomics.load(table.i32, HEADER.accountant_ready) !== 0,
   accountant_age_ms: rounded(Math.max(0, now_ms - table.f64[HEADER.accountant_seen_ms]!)),
   accountant_lag_ms: rounded(table.f64[HEADER.accountant_lag_ms]!),
+  auditor_age_ms: rounded(Math.max(0, now_ms - table.f64[HEADER.auditor_seen_ms]!)),
+  leaves_behind: table.f64[HEADER.leaves_behind]!,
   posted_calls: table.f64[HEADER.posted_calls]!,
 })
 

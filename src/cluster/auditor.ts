@@ -1,13 +1,17 @@
 import { parseVerifierKey } from '../audit/note-key.ts'
 import { cosigner } from '../audit/witness.ts'
+import { nowMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import type { Config } from '../config/schema.ts'
 import { openLedgerLog } from '../ledger/ledger-log.ts'
 import { keepLog } from '../ledger/log-keeper.ts'
 import type { Log } from '../observe/log.ts'
+import { HEADER } from '../table/layout.ts'
+import { openTable } from '../table/table.ts'
 import type { ChildContext, ChildLife } from './child.ts'
 
 const WITNESS_MS = 2_000
+const REPORT_MS = 500
 
 /**
  * The auditor: the one writer of the Merkle log. Appends a leaf for every row that the accountant posts, and signs. It is
@@ -18,6 +22,11 @@ export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<Ch
   const ledger_log = openLedgerLog(files.data, files.audit, config.audit.origin)
   const { repaired } = ledger_log.log
   if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
+  const table = openTable(files.table)
+  const report = setInterval(() => {
+    table.f64[HEADER.auditor_seen_ms] = nowMs()
+    table.f64[HEADER.leaves_behind] = ledger_log.behind()
+  }, REPORT_MS)
   const keeper = keepLog({ ledger_log, letters: files.letters, cosign: cosignerOf(config, log), log })
   await keeper.caughtUp()
   ready(0)
@@ -25,6 +34,7 @@ export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<Ch
     // The log's name and its witness need a restart.
     onConfig: () => undefined,
     drain: async () => {
+      clearInterval(report)
       keeper.stop()
       ledger_log.close()
     },

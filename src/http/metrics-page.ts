@@ -125,6 +125,8 @@ const houseFamilies = (house: HouseView): Family[] => [
     'From the end of a call to its row in the ledger.',
     seconds(house.accountant_lag_ms),
   ),
+  one('weir_auditor_age_seconds', 'Time since the auditor’s last report.', seconds(house.auditor_age_ms)),
+  one('weir_audit_leaves_behind', 'Rows of the ledger without their leaf of the audit log.', house.leaves_behind),
   { ...one('weir_posted_calls_total', 'Calls posted to the ledger.', house.posted_calls), type: 'counter' } as Family,
 ]
 

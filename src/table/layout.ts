@@ -56,6 +56,8 @@ export const HEADER = {
   accountant_seen_ms: 10, // f64: last turn of the accountant's loop
   accountant_lag_ms: 11, // f64: age of the newest ending when its row was there
   posted_calls: 12, // f64
+  auditor_seen_ms: 14, // f64: last report of the auditor
+  leaves_behind: 15, // f64: rows that had no leaf then
   refused: 26, // i32: refused calls remembered so far, modulo 2^32
 } as const
 

@@ -102,6 +102,8 @@ test('the page tells the sum of all workers, engines, and the accountant, in sec
   table.f64[workerF64(3, WORKER.loop_lag_ms)] = 1.5
   table.f64[workerF64(3, WORKER.rss_bytes)] = 1e8
   table.f64[HEADER.accountant_lag_ms] = 250
+  table.f64[HEADER.auditor_seen_ms] = clock.now_ms - 500
+  table.f64[HEADER.leaves_behind] = 17
   table.f64[HEADER.posted_calls] = 12_345_678_901
 
   const page = await scrape()
@@ -130,6 +132,8 @@ test('the page tells the sum of all workers, engines, and the accountant, in sec
     ['weir_worker_loop_lag_seconds', { worker: '3' }, 0.0015],
     ['weir_worker_resident_bytes', { worker: '3' }, 1e8],
     ['weir_accountant_lag_seconds', {}, 0.25],
+    ['weir_auditor_age_seconds', {}, 0.5],
+    ['weir_audit_leaves_behind', {}, 17],
     ['weir_posted_calls_total', {}, 12_345_678_901],
   ]
   for (const [name, labels, value] of expected) {
