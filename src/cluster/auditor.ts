@@ -24,8 +24,12 @@ export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<Ch
   if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
   const table = openTable(files.table)
   const report = setInterval(() => {
-    table.f64[HEADER.auditor_seen_ms] = nowMs()
-    table.f64[HEADER.leaves_behind] = ledger_log.behind()
+    try {
+      table.f64[HEADER.leaves_behind] = ledger_log.behind()
+      table.f64[HEADER.auditor_seen_ms] = nowMs()
+    } catch (cause) {
+      log('warn', 'auditor_not_reported', { cause })
+    }
   }, REPORT_MS)
   const keeper = keepLog({ ledger_log, letters: files.letters, cosign: cosignerOf(config, log), log })
   await keeper.caughtUp()
