@@ -31,7 +31,11 @@ export const overMinute = (call: Known, whose: string, { prompt, tokens }: Most,
 
 /** More money than a budget has in a whole window. */
 export const overBudget = (call: Known, live: LiveBudget, limit: bigint, { prompt, nanodollars }: Most): Failure => {
-  const { how, param } = whatFits(call, (more) => tokensFor(call, prompt + more, limit))
+  const request = worstNanodollars(priceAt(call.model, call.received_at_ms)!, 0, 0, 0)
+  const { how, param } =
+    request > limit
+      ? { how: `No call of this model does: each costs ${usd(request)} USD beside its tokens.`, param: 'model' }
+      : whatFits(call, (more) => tokensFor(call, prompt + more, limit))
   return new Failure('field_invalid', {
     says: `This call may cost ${usd(nanodollars)} USD, and the budget of ${live.whose} is ${usd(limit)} USD ${windowInWords(live)}: it never fits, however long it waits. ${how}`,
     param,
@@ -59,11 +63,16 @@ const whatFits = (asked: Asked, room: (more_bytes: number) => number): { how: st
   const { body, arrival } = asked
   const answers = answersMax(asked)
   const bounds = BOUNDS.filter((name) => body.scan.values[name]?.type === 'number')
-  const tokens = room(bounds.length === 0 ? MEMBER_BYTES : 0)
+  // A number that bounds nothing, such as -1, has to become one that does.
+  const bounded = body.tokens_max !== undefined
+  const tokens = room(bounded ? 0 : MEMBER_BYTES)
   const each = answers === 0 ? 0 : Math.floor(tokens / answers)
   if (each >= 1) {
-    const larger = bounds.filter((name) => (readInteger(body.bytes, body.scan.values[name]) ?? 0) > each)
-    const named = larger.length === 0 ? ['max_tokens'] : larger
+    const wrong = bounds.filter((name) => {
+      const tokens_max = readInteger(body.bytes, body.scan.values[name]) ?? 0
+      return tokens_max > each || (!bounded && tokens_max < 1)
+    })
+    const named = wrong.length === 0 ? ['max_tokens'] : wrong
     const of_each = answers === 1 ? '' : `, as each of its ${answers} answers may have so many`
     return { how: `Set ${named.join(' and ')} to ${each} at most${of_each}.`, param: named[0]! }
   }

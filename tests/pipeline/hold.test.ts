@@ -167,6 +167,22 @@ test.each([
     fits: { max_tokens: 100 },
   },
   {
+    why: 'a bound that bounds nothing, and hides the other',
+    members: { max_tokens: 100, max_completion_tokens: -1 },
+    room: 40,
+    says: 'Set max_completion_tokens and max_tokens to 10 at most.',
+    param: 'max_completion_tokens',
+    fits: { max_tokens: 10, max_completion_tokens: 10 },
+  },
+  {
+    why: 'a bound, beside one that bounds nothing and hides none',
+    members: { max_tokens: 0, max_completion_tokens: 500 },
+    room: 100,
+    says: 'Set max_completion_tokens to 100 at most.',
+    param: 'max_completion_tokens',
+    fits: { max_completion_tokens: 100 },
+  },
+  {
     why: 'so many answers that none has a token',
     members: { max_tokens: 5, n: 100 },
     room: 40,
@@ -246,4 +262,14 @@ test.each([
   const many = { user: 'u', ...members, [param]: most + 32 }
   expect(take(asks(many, minute))!.code).toBe('field_invalid')
   expect(take(asks({ ...many, [param]: most }, minute))).toBeUndefined()
+})
+
+test('beyond a whole budget by what each request costs: it is told that no other call fits either', () => {
+  const call = callOf(1)
+  const model = call.model!
+  call.model = { ...model, prices: model.prices.map((price) => ({ ...price, request_nanodollars: 30_000_000 })) }
+  const refused = take(call)!
+  expect([refused.code, refused.detail.param]).toEqual(['field_invalid', 'model'])
+  expect(refused.detail.says).toMatch(/No call of this model does: each costs 0\.03 USD beside its tokens\.$/)
+  expect(tokensHeld()).toBe(0n)
 })
