@@ -22,12 +22,11 @@ export const refusalWriter = (sqlite: Database, nextLeaf: () => number | undefin
   const insert = inserter<RefusalRow>(sqlite, refusals)
   const oldest = sqlite.prepare<{ at_ms: bigint | null }, []>('SELECT min(at_ms) AS at_ms FROM open_refusals')
   const last = sqlite.prepare<{ id: bigint | null }, []>('SELECT max(id) AS id FROM refusals')
-  const take = sqlite
-    .prepare<NewRefusal, [number, number]>(
-      `DELETE FROM open_refusals WHERE rowid IN (SELECT rowid FROM open_refusals WHERE at_ms < ?
-         ORDER BY at_ms, key_id, tenant, failure LIMIT ?) RETURNING *`,
-    )
-    .safeIntegers(false)
+  const OLDEST = 'FROM open_refusals WHERE at_ms < ? ORDER BY at_ms, key_id, tenant, failure LIMIT ?'
+  const lines = sqlite.prepare<NewRefusal, [number, number]>(`SELECT * ${OLDEST}`).safeIntegers(false)
+  const drop = sqlite.prepare<unknown, [number, number]>(
+    `DELETE FROM open_refusals WHERE rowid IN (SELECT rowid ${OLDEST})`,
+  )
   return {
     add,
     oldest: () => {
@@ -35,10 +34,14 @@ export const refusalWriter = (sqlite: Database, nextLeaf: () => number | undefin
       return at_ms === null ? undefined : Number(at_ms)
     },
     move: (before_ms, lines_max) => {
-      const lines = take.all(before_ms, lines_max).toSorted((one, other) => one.at_ms - other.at_ms)
       const leaf = nextLeaf()
       const id = Number(last.get()?.id ?? 0) + 1
-      insert(lines.map((line, nth) => ({ ...line, id: id + nth, log_index: leaf === undefined ? null : leaf + nth })))
+      insert(
+        lines
+          .all(before_ms, lines_max)
+          .map((line, nth) => ({ ...line, id: id + nth, log_index: leaf === undefined ? null : leaf + nth })),
+      )
+      drop.run(before_ms, lines_max)
     },
   }
 }

@@ -55,8 +55,21 @@ const lifeOf = (call: number): JournalRecord[] => {
   return records
 }
 
-/** A data folder as a stopped house leaves it, with small files: journal, ledger, log, admin log; `calls` calls a life. */
-export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promise<void> => {
+/** What two workers refused in the minute that runs. */
+const STILL_REFUSED: readonly JournalRecord[] = [
+  ['key_1', 3],
+  ['', 4],
+  ['key_1', 5],
+].map(([key_id, count]) => ({
+  ...{ kind: 'refusals' as const, at_ms: AT_MS, key_id: String(key_id), tenant: 'acme' },
+  ...{ failure: 'forbidden', count: Number(count) },
+}))
+
+/**
+ * A data folder as a stopped house leaves it, with small files: journal, ledger, log, admin log; `calls` calls a life. One
+ * that was `killed` has two lines of refused calls that are no rows yet.
+ */
+export const makeSmallHouse = async (data: string, calls = 24, lives = 2, end = 'stopped'): Promise<void> => {
   const folder = join(data, 'journal')
   mkdirSync(folder, { recursive: true })
   const house = openWriter(data, 'house')
@@ -113,11 +126,12 @@ export const makeSmallHouse = async (data: string, calls = 24, lives = 2): Promi
       amount_nanodollars: 5n,
       reason: 'a gift',
     })
+    if (end === 'killed' && life === lives - 1) for (const record of STILL_REFUSED) good(journal.append(record))
     await journal.close()
     await accountant.drain()
     await accountant.stop()
     tail.close()
-    chores.stop(true)
+    chores.stop(end === 'stopped' || life < lives - 1)
     store.sqlite.close()
     keeper.stop()
     ledger_log.close()

@@ -16,16 +16,19 @@ setDefaultTimeout(60_000)
 
 const folder = freshFolder()
 const whole = `${folder.path}/whole`
+/** One that was killed while a minute ran. */
+const killed = `${folder.path}/killed`
 const data = `${folder.path}/tampered`
 const path = (file: string) => join(data, file)
 beforeAll(async () => {
   await makeSmallHouse(whole)
+  await makeSmallHouse(killed, 24, 2, 'killed')
 })
 afterAll(() => folder[Symbol.dispose]())
 
-const restore = () => {
+const restore = (from = whole) => {
   rmSync(data, { recursive: true, force: true })
-  cpSync(whole, data, { recursive: true })
+  cpSync(from, data, { recursive: true })
 }
 const fault = (saved?: string) => fsck(data, { keys: [], saved }).fault
 const newest = () => {
@@ -128,6 +131,44 @@ test.each(['calls', 'attempts', 'entries', 'prices', 'refusals', 'admin_actions'
     }
   },
 )
+
+describe('refused calls of a minute that runs', () => {
+  const lines = (db: Database) =>
+    db.prepare<{ n: bigint; count: bigint }, []>('SELECT count(*) AS n, sum(count) AS count FROM open_refusals').get()
+
+  test('are no leaves, and no fault', () => {
+    restore(killed)
+    change('ledger.db', (db) => expect(lines(db)).toEqual({ n: 2n, count: 12n }))
+    expect(fsck(data, { keys: [], saved: undefined })).toMatchObject({
+      fault: undefined,
+      notes: [expect.stringContaining('2 lines of refused calls are no leaves yet')],
+    })
+  })
+
+  // A count that is raised is not told from a journal that is gone, which the ledger outlives.
+  test.each([
+    "at_ms = at_ms + 1000 WHERE key_id = ''",
+    "key_id = 'key_2' WHERE key_id = 'key_1'",
+    "tenant = 'globex' WHERE key_id = ''",
+    "failure = 'rate_exceeded' WHERE key_id = 'key_1'",
+    "count = count - 1 WHERE key_id = 'key_1'",
+  ])('are found changed: %s', (assignment) => {
+    restore(killed)
+    change('ledger.db', (db) => expect(db.run(`UPDATE open_refusals SET ${assignment}`).changes).toBe(1))
+    expect(fault()).toMatch(/^the ledger lacks \d+ refused calls of the journal: forbidden of key/)
+  })
+
+  test('are found deleted, line by line', () => {
+    for (const [key_id, count] of [
+      ['', 4],
+      ['key_1', 8],
+    ] as const) {
+      restore(killed)
+      change('ledger.db', (db) => db.run('DELETE FROM open_refusals WHERE key_id = ?', [key_id]))
+      expect(fault()).toContain(`lacks ${count} refused calls of the journal: forbidden of key "${key_id}"`)
+    }
+  })
+})
 
 describe('rows', () => {
   test.each(['log_index', 'charge_nanodollars', 'tenant', 'request_sha256', 'salt'])(
