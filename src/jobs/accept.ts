@@ -64,7 +64,7 @@ const accept = async (call: Screened, house: House, jobs: Jobs): Promise<Respons
     key_id: call.key.id,
     key_sha256: call.key.sha256,
     path: call.arrival.endpoint.path,
-    model: call.body.model,
+    model: call.model?.name ?? '',
     headers: keptHeaders(call.headers),
     ...(webhook !== undefined && { webhook }),
   }

@@ -116,6 +116,19 @@ describe('a job', () => {
     expect(rows.filter((row) => row['id'] === done['call_id'])).toHaveLength(1)
   })
 
+  test('of /data does not wait for the engines of a model that its body happens to name', async () => {
+    const { running_max } = engine.seen
+    const calls = Array.from({ length: CAPACITY }, () =>
+      house.post('/v1/chat/completions', chat('sleep 2500'), key).then((answer) => answer.text()),
+    )
+    await eventually(() => expect(engine.seen.running).toBe(CAPACITY))
+    const { id, model } = await accept({ model: 'm' }, {}, key, '/data')
+    expect(await over(id)).toMatchObject({ status: 'done', answer: { received: { model: 'm' } } })
+    expect([model, engine.seen.running]).toEqual([null, CAPACITY])
+    await Promise.all(calls)
+    engine.seen.running_max = running_max
+  })
+
   test('of /data runs without an engine', async () => {
     const { id } = await accept({ n: 1 }, {}, key, '/data')
     expect((await over(id))['answer']).toEqual({ status: 'success', received: { n: 1 } })
