@@ -154,7 +154,11 @@ class Relay implements Listener {
     this.#answer = undefined
     if (this.#ended) return
     if (answer instanceof Failure) return this.#fail(answer)
-    if (answer.kind === 'stream') return this.#begin(answer)
+    if (answer.kind === 'stream') {
+      this.#begin(answer)
+      // Its client left while an engine was asked that drains, and another answers, which does not.
+      return this.#call.client_gone && !this.#flight.drains ? this.#finish('cut_by_client') : undefined
+    }
     // A status was promised already, so an error or a plain body can only be an event.
     if (answer.kind === 'refusal') {
       this.#house.metrics.add('refused_by_engine', 1)
@@ -169,12 +173,9 @@ class Relay implements Listener {
   /** The engine's stream is over: whole, or not, and the client is told which. */
   async #conclude(source: StreamSource): Promise<void> {
     if (this.#ended) return
-    if (source.malformed_events > 0)
-      this.#house.log('warn', 'engine_events_malformed', {
-        call_id: this.#call.id,
-        engine: this.#call.target?.engine.name,
-        count: source.malformed_events,
-      })
+    const { malformed_events: count } = source
+    const { id: call_id, target } = this.#call
+    if (count > 0) this.#house.log('warn', 'engine_events_malformed', { call_id, engine: target?.engine.name, count })
     const end = source.diverged ? this.#broke! : streamEnd(source, this.#flight.overdue)
     if (end.failure === undefined) return this.#finish('whole')
     if (!source.diverged && end.blame !== undefined) {
@@ -224,9 +225,8 @@ class Relay implements Listener {
     // In strict mode the end of the answer waits for the disk; the client may leave meanwhile.
     const failed = position === undefined ? undefined : await onDisk(position, this.#call, this.#house)
     if (this.#deaf) return
-    if (failed !== undefined && done !== undefined)
-      this.#controller!.enqueue(eventOf(Buffer.from(JSON.stringify(errorBody(failed)))))
-    else if (done !== undefined) this.#controller!.enqueue(done)
+    if (done !== undefined)
+      this.#controller!.enqueue(failed === undefined ? done : eventOf(Buffer.from(JSON.stringify(errorBody(failed)))))
     this.#controller!.close()
   }
 

@@ -22,6 +22,8 @@ export type PartSettings = {
   readonly timeouts?: object
   readonly rewrite_model?: boolean
   readonly engine?: object
+  /** More settings of one engine each, in their order. */
+  readonly engines?: readonly object[]
   /** The engine's own name for the model. */
   readonly engine_model?: string
   /** An address for an engine that is not scripted, instead of the first. */
@@ -100,7 +102,9 @@ export const newCast = (
     scripted.push(...played)
     const urls = [...(more.urls ?? []), ...played.map((engine) => engine.url), ...(more.last_urls ?? [])]
     const names = urls.map((_, index) => `${model}-${'abcdef'[index]}`)
-    names.forEach((name, index) => engines.push({ name, url: urls[index], ...QUIET, ...secure, ...more.engine }))
+    names.forEach((name, index) =>
+      engines.push({ name, url: urls[index], ...QUIET, ...secure, ...more.engine, ...more.engines?.[index] }),
+    )
     models.push({
       name: model,
       price: more.price ?? { input: '2.00', cached_input: '0.50', output: '8.00' },

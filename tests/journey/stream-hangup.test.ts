@@ -30,6 +30,10 @@ const drained_whole = cast.part([script(wait(600), json(200, WHOLE('late', 5, 9)
 const drained_early = cast.part([script(wait(300), sse200, many(10, 10), finish, D(US(20, 10)), DONE, end)], drain)
 const drained_refused = cast.part([script(wait(300), json(503, {})), json(200, WHOLE('never', 5, 1))], drain)
 const drained_cut = cast.part([script(sse200, many(20, 10), never)], { ...drain, timeouts: { between_tokens_ms: 400 } })
+const drained_hedged = cast.part([[never], script(wait(800), sse200, long)], {
+  engines: [drain.engine],
+  hedge_ms: 100,
+})
 const aborted = cast.part([script(sse200, long)])
 const aborted_whole = cast.part([[never]])
 const broken_loop = cast.part([script(sse200, long)])
@@ -187,6 +191,13 @@ describe('on_disconnect: drain', () => {
     const { row } = await leaves(drained_refused, false, '')
     expect(row).toMatchObject({ ending: 'cut_by_client', attempts: 1, failure: 'client_gone' })
     expect(drained_refused.engines[1]!.requests).toHaveLength(0)
+  })
+
+  test('another engine that begins to answer then, and does not drain, is told to stop', async () => {
+    const { row } = await leaves(drained_hedged, true, ': ping')
+    expect(row).toMatchObject({ ending: 'cut_by_client', engine: drained_hedged.names[1]!, attempts: 2 })
+    expect(Number(row['completion_tokens'])).toBeLessThan(20)
+    for (const engine of drained_hedged.engines) expect((await engine.hangUp(0)).by).toBe('peer')
   })
 
   test('an engine that falls silent then is given up at its limit', async () => {
