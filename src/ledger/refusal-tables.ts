@@ -16,12 +16,12 @@ const line = () => ({
 })
 
 /**
- * Minutes that may still grow: each worker writes down for itself what it refused, and what the journals say of one
- * minute, key and reason is added up here, in the transaction that moves their positions. Once everything that was
- * written some seconds after the minute's end is posted, a line becomes a row of `refusals` and goes. What a journal
- * tells of the minute later than that (it could not be read before; the house was stopped and started within the minute)
- * becomes a line again and then a second, supplementary row with a leaf of its own: the log is append-only, so a row that is in it cannot
- * grow. The sum of the rows and lines of a minute is always what the journals said.
+ * Minutes that may still grow. Each worker writes down for itself what it refused; what the journals say of one minute,
+ * key and reason is added up here, in the transaction that moves their positions. Once everything that was written within
+ * five seconds of the minute's end is posted, a line becomes a row of `refusals` and goes. What a journal tells of the
+ * minute later than that (its worker stood still, it could not be read before, the house was stopped and started again
+ * within the minute) becomes a line again and then a supplementary row with a leaf of its own: the log is append-only, so
+ * a row that is in it cannot grow. The sum of a minute's rows and lines is always what the journals said.
  */
 export const open_refusals = sqliteTable('open_refusals', line(), (row) => [
   primaryKey({ columns: [row.at_ms, row.key_id, row.tenant, row.failure] }),
