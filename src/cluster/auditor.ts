@@ -15,7 +15,8 @@ const REPORT_MS = 500
 
 /**
  * The auditor: the one writer of the Merkle log. Appends a leaf for every row that the accountant posts, and signs. It is
- * ready when the rows that are there have their leaves.
+ * ready when log and ledger are open and fit together; what it has to catch up with, and a disk without room for it, keep
+ * no house from starting.
  */
 export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
   const { files, config } = boot
@@ -32,7 +33,6 @@ export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<Ch
     }
   }, REPORT_MS)
   const keeper = keepLog({ ledger_log, letters: files.letters, cosign: cosignerOf(config, log), log })
-  await keeper.caughtUp()
   ready(0)
   return {
     // The log's name and its witness need a restart.

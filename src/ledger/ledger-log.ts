@@ -71,15 +71,21 @@ const openOver = (ledger_size: number, folder: string, wanted_origin: string | u
 
 const follower = (store: Store, log: Log): LedgerLog['follow'] => {
   let source: LeafSource | undefined
+  // Made and not appended yet: while the disk is full the rows behind them are not read again and again.
+  let leaves: readonly Uint8Array[] = []
   return (leaves_max) => {
     try {
-      const from = (source ??= openLeafSource(store, log.size()))
-      source = undefined
-      const leaves = from.next(leaves_max)
-      const first = leaves.length === 0 ? log.size() : log.append(leaves)
+      if (leaves.length === 0) {
+        const from = source ?? openLeafSource(store, log.size())
+        source = undefined
+        leaves = from.next(leaves_max)
+        source = from
+      }
+      const first = leaves.length === 0 ? 0 : log.append(leaves)
       if (first instanceof Failure) return first
-      source = from
-      return leaves.length
+      const appended = leaves.length
+      leaves = []
+      return appended
     } catch (cause) {
       return new Failure('internal', { says: 'The leaves of the audit log cannot be made of the rows.', cause })
     }

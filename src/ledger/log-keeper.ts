@@ -28,8 +28,6 @@ const COSIGN_MS = 700
 
 /** The keeping of a log. */
 export type LogKeeper = {
-  /** Resolves when every row that is committed now has its leaf. */
-  caughtUp(): Promise<void>
   /** Appends and signs whatever is left, and ends. Throws if that cannot be done; the next start does it then. */
   stop(): void
 }
@@ -52,7 +50,6 @@ export const keepLog = (ports: KeeperPorts): LogKeeper => {
   const timer = setInterval(look, SIGN_MS)
   look()
   return {
-    caughtUp: following.caughtUp,
     stop: () => {
       clearInterval(timer)
       following.stop()
@@ -62,21 +59,14 @@ export const keepLog = (ports: KeeperPorts): LogKeeper => {
 }
 
 const keepFollowing = (ledger_log: LedgerLog, tell: Tell) => {
-  let waiting: (() => void)[] = []
   let timer: Timer | undefined
   const turn = (): void => {
-    const asked = waiting
     const appended = ledger_log.follow(LEAVES_MAX)
     if (appended instanceof Failure) tell('log_not_followed', appended)
-    if (appended === 0) {
-      for (const resolve of asked) resolve()
-      waiting = []
-    }
     timer = setTimeout(turn, appended === 0 || appended instanceof Failure ? FOLLOW_MS : 0)
   }
   timer = setTimeout(turn, 0)
   return {
-    caughtUp: () => new Promise<void>((resolve) => waiting.push(resolve)),
     stop: () => {
       clearTimeout(timer)
       for (;;) {
