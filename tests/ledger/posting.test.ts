@@ -479,7 +479,7 @@ test('accountants die before and after commits, whatever calls are too young to 
     expect(net(postings.flatMap(({ entries }) => entries))).toEqual(net(whole.flatMap(({ entries }) => entries)))
   })
   expect([reread > 100, stored > 100]).toEqual([true, true])
-})
+}, 60_000)
 
 test('whatever comes, nothing stays held and revenue is the sum of the charges', () => {
   forAll(200, (roll) => {
