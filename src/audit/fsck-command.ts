@@ -32,7 +32,7 @@ export const fsckCommand = (
   if (typeof house === 'string') return refused(house)
   const log = lockForWriter(join(data, 'audit'), 0)
   try {
-    if (log === undefined) return refused(`the accountant of ${data} is still running`)
+    if (log === undefined) return refused(`the auditor of ${data} is still running`)
     const keys = givenKeys(values.key ?? [])
     const saved = values.checkpoint === undefined ? undefined : readGiven(values.checkpoint)
     const { fault, notes, counts } = fsck(data, { keys, saved })
