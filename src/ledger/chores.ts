@@ -1,3 +1,4 @@
+import { tickMs } from '../base/clock.ts'
 import { Failure } from '../base/failure.ts'
 import type { Log } from '../observe/log.ts'
 import type { Store } from './database.ts'
@@ -6,7 +7,7 @@ import { leafCounter } from './leaf-numbers.ts'
 import { signedSize } from './ledger-log.ts'
 import { answerLetters, type Letter, type Reply } from './mailbox.ts'
 import type { Poster } from './poster.ts'
-import { eraseSalts } from './salts.ts'
+import { emptyWal, eraseSalts } from './salts.ts'
 import { type Tell, teller } from './teller.ts'
 
 export type ChorePorts = {
@@ -30,9 +31,11 @@ const ACTIONS_MAX = 500
 const LATE_MS = 5_000
 const MINUTE_MS = 60_000
 const REFUSALS_MAX = 1_000
-/** How long an erasure waits for the log to sign the rows that there are; a letter's sender waits a little longer. */
-const SIGNED_MS = 8_000
+/** How long an erasure waits for the log to sign the rows that there are, and for readers; a letter's sender waits a little longer. */
+const ERASED_MS = 8_000
 const POLL_MS = 50
+/** Between two tries to empty the write-ahead log, of which each holds up the postings for a quarter of a second. */
+const READER_MS = 500
 
 /**
  * What the ledger's writer does beside the posting of calls: it copies the admin actions, makes refused calls rows once
@@ -112,12 +115,19 @@ const actionCopier = ({ poster, house_reader }: ChorePorts, tell: Tell): (() => 
 // A leaf is made of its row with the salt, so a row keeps its salt until a checkpoint covers it.
 const act = async ({ store, audit }: ChorePorts, { tenant }: Letter<'erase_salts'>): Promise<Reply> => {
   const wanted = leafCounter(store.sqlite)()
-  for (let waited_ms = 0; ; waited_ms += POLL_MS) {
+  const until_tick_ms = tickMs() + ERASED_MS
+  let erased: number | undefined
+  for (;;) {
     const signed = signedSize(audit)
     if (signed instanceof Failure) return { refused: signed.detail.says ?? signed.code }
-    if (signed >= wanted) return { done: { erased: eraseSalts(store, tenant, signed) } }
-    if (waited_ms >= SIGNED_MS)
-      return { refused: `The audit log has signed ${signed} of the ${wanted} leaves that there are: try again later.` }
-    await Bun.sleep(POLL_MS)
+    if (signed >= wanted) erased ??= eraseSalts(store, tenant, signed)
+    if (erased !== undefined && emptyWal(store)) return { done: { erased } }
+    if (tickMs() >= until_tick_ms)
+      return erased === undefined
+        ? { refused: `The audit log has signed ${signed} of the ${wanted} leaves that there are: try again later.` }
+        : {
+            refused: `${erased} salts are erased, and still in the write-ahead log, which has a reader: try again later.`,
+          }
+    await Bun.sleep(erased === undefined ? POLL_MS : READER_MS)
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test'
 import { generateKeyPairSync, sign } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CheckpointStore } from '../../src/audit/checkpoint-store.ts'
 import { parseCheckpoint, verifyCheckpoint } from '../../src/audit/checkpoint.ts'
@@ -15,7 +15,8 @@ import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { keepLog } from '../../src/ledger/log-keeper.ts'
 import { sendLetter } from '../../src/ledger/mailbox.ts'
 import { createPoster } from '../../src/ledger/poster.ts'
-import { AT_MS } from '../ledger/make.ts'
+import { emptyBooks, fold } from '../../src/ledger/posting.ts'
+import { AT_MS, ending, intent, journal, PRICES } from '../ledger/make.ts'
 import { eventually } from '../kit/wait.ts'
 import { freshFolder, good } from './folder.ts'
 import { leavesOf } from './reference.ts'
@@ -61,7 +62,7 @@ const kept = (data: string, cosign?: Parameters<typeof keepLog>[0]['cosign']) =>
     keeper.stop()
     ledger_log.close()
   }
-  return { ledger_log, stop, letters, warned, grant, notes }
+  return { store, ledger_log, stop, letters, warned, grant, notes }
 }
 
 test('new leaves are signed within a second, and at the end whatever is left', async () => {
@@ -117,6 +118,26 @@ test('a letter is answered once, by whoever is the auditor then; without one it 
   expect(good(await asked)['verifier_key']).toStartWith(ORIGIN)
   expect(ledger_log.log.verifiers()).toHaveLength(2)
   expect(notes().at(-1)!.note.split('\n\n')[1]!.trim().split('\n')).toHaveLength(2)
+  stop()
+})
+
+test('salts are said to be erased once no file of the ledger has their bytes, which a reader may keep there', async () => {
+  using folder = freshFolder()
+  const { store, stop, letters } = kept(folder.path)
+  const records = journal('w00-000001', [intent('call_1', { tenant: 'acme' }), ending('call_1')])
+  expect(createPoster(store, 'logged').post(fold(emptyBooks, new Set(), PRICES, records))).toEqual({ is: 'posted' })
+  const { salt } = store.sqlite.prepare('SELECT salt FROM calls').get() as { salt: Uint8Array }
+  const has = () => ['ledger.db', 'ledger.db-wal'].map((name) => readFileSync(join(folder.path, name)).includes(salt))
+  const reader = openReader(folder.path, 'ledger')
+  reader.sqlite.run('BEGIN')
+  expect(reader.sqlite.prepare('SELECT count(*) AS n FROM calls').get()).toEqual({ n: 1n })
+  const asked = sendLetter(letters, { kind: 'erase_salts', tenant: 'acme' })
+  await eventually(() => expect(store.sqlite.prepare('SELECT salt FROM calls').get()).toEqual({ salt: null }), 5_000)
+  expect(has()).toContain(true)
+  reader.sqlite.run('COMMIT')
+  reader.sqlite.close()
+  expect(good(await asked)).toEqual({ erased: 1 })
+  expect(has()).toEqual([false, false])
   stop()
 })
 
