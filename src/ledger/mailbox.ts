@@ -74,8 +74,10 @@ export const answerLetters = async <Name extends Addressee>(
   const names = readdirSync(folder).filter((name) => name.endsWith('.json'))
   for (const name of names.toSorted().slice(0, LETTERS_MAX)) {
     const path = join(folder, name)
-    const letter = JSON.parse(readFileSync(path, 'utf8')) as LetterTo<Name>
+    const text = readFileSync(path, 'utf8')
+    // First of all: one that a loss of power emptied must not keep the others waiting for ever.
     rmSync(path)
+    const letter = JSON.parse(text) as LetterTo<Name>
     const answer = path.replace(/json$/, 'answer')
     writeFileSync(`${answer}.part`, JSON.stringify(await act(letter)), { mode: 0o600 })
     renameSync(`${answer}.part`, answer)

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test'
 import { generateKeyPairSync, sign } from 'node:crypto'
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CheckpointStore } from '../../src/audit/checkpoint-store.ts'
 import { parseCheckpoint, verifyCheckpoint } from '../../src/audit/checkpoint.ts'
@@ -109,10 +109,11 @@ test('a witness cosigns what is signed, and its signature is stored and served',
   server.stop(true)
 })
 
-test('a letter is answered once, by whoever is the auditor then; without one it is taken back', async () => {
+test('a letter is answered once, by whoever is the auditor then; without one it is taken back; one that is damaged is dropped', async () => {
   using folder = freshFolder()
   const letters = join(folder.path, 'letters')
   expect((await sendLetter(letters, { kind: 'rotate_key' }, 60)) as Failure).toMatchObject({ code: 'overloaded' })
+  writeFileSync(join(letters, 'auditor', 'letter_0.json'), '')
   const asked = sendLetter(letters, { kind: 'rotate_key' }, 5_000)
   const { ledger_log, stop, notes } = kept(folder.path)
   expect(good(await asked)['verifier_key']).toStartWith(ORIGIN)
