@@ -1,7 +1,6 @@
 import { limitAt, liveBudgets } from '../quota/live-budget.ts'
-import { readBudget } from '../quota/budget-state.ts'
 import type { Config } from '../config/schema.ts'
-import { findBudgetSlot } from '../table/budget-slot.ts'
+import { budgetUsed, findBudgetSlot } from '../table/budget-slot.ts'
 import { SUBJECT } from '../table/layout.ts'
 import { findSubject, type Subject, type Table } from '../table/table.ts'
 
@@ -51,7 +50,7 @@ export const budgetDemand = (table: Table, { tenants, models }: Config, now_ms: 
       if (told.length === TOLD_MAX) return told
       const { index } = live.budget.windowAt(now_ms)
       const slot = findBudgetSlot(table, live.budget.name, index)
-      const used_nanodollars = slot === undefined ? 0n : (readBudget(table, slot, index)?.used ?? 0n)
+      const used_nanodollars = slot === undefined ? 0n : (budgetUsed(table, slot, index) ?? 0n)
       const { per, timezone } = live.config
       told.push({ owner, per, timezone, limit_nanodollars: limitAt(live, now_ms), used_nanodollars })
     }

@@ -1,11 +1,17 @@
 import { type Model, priceAt, type Tenant } from '../balance/catalogue.ts'
 import { Failure } from '../base/failure.ts'
 import { usd } from '../base/money.ts'
-import { readBudget } from '../quota/budget-state.ts'
 import { claimOn } from '../quota/budgets.ts'
 import { limitAt, type LiveBudget, liveBudgets } from '../quota/live-budget.ts'
 import { holdTokens, type RateClaim, settleTokens, takeRates } from '../quota/rates.ts'
-import { type BudgetClaim, BUDGETS_HELD, BUDGETS_STALE, holdBudgets, settleBudgets } from '../table/budget-slot.ts'
+import {
+  type BudgetClaim,
+  BUDGETS_HELD,
+  BUDGETS_STALE,
+  budgetUsed,
+  holdBudgets,
+  settleBudgets,
+} from '../table/budget-slot.ts'
 import { takeCounts } from '../table/counts.ts'
 import type { KeyRecord } from '../table/key-file.ts'
 import { type Subject, subjectOf } from '../table/table.ts'
@@ -193,7 +199,7 @@ export const claimOf = ({ received_at_ms }: Call, house: House, live: LiveBudget
   claimOn(house.table, live.budget, limitAt(live, received_at_ms), received_at_ms)
 
 const exceeded = (live: LiveBudget, claim: BudgetClaim, hold: bigint, call: Call, house: House): Failure => {
-  const used = readBudget(house.table, claim.slot, claim.window)?.used ?? 0n
+  const used = budgetUsed(house.table, claim.slot, claim.window) ?? 0n
   const left = claim.limit > used ? claim.limit - used : 0n
   const { end_ms } = live.budget.windowAt(call.received_at_ms)
   const resets = Number.isFinite(end_ms) ? ` It begins anew at ${new Date(end_ms).toISOString()}.` : ''

@@ -7,8 +7,8 @@ import { type Subject, subjectAt, type Table, workerI32 } from './table.ts'
 
 /**
  * The accountant's side of the budgets in the shared table (`budget-slot.ts`). Nothing here is called for each call, and
- * everything but a credit states what is true instead of adding to what was there: an accountant that dies between a
- * commit and the table starts again with {@link correctBudget} on every slot and is right.
+ * everything states what is true instead of adding to what was there: an accountant that dies between a commit and the
+ * table starts again with {@link correctBudget} on every slot and is right.
  *
  * Only one process, the accountant, may call these.
  */
@@ -23,35 +23,7 @@ export type Posted = (slot: Subject, window: number) => bigint | undefined
 /** Opens a window with what was spent in it before this house: at the start, before any worker. False: try again. */
 export const loadSpent = (table: Table, slot: Subject, window: number, spent: bigint): boolean => {
   if (!openWindow(table, slot, window)) return true
-  if (!correctBudget(table, slot, (_slot, open) => (open === window ? spent : 0n))) return false
-  postSpent(table, slot, window, spent)
-  return true
-}
-
-/**
- * Publishes what the ledger has for a window, all workers together; for readers (`budget-state.ts`), admission does not
- * look at it. A window that is no longer open is left alone.
- */
-export const postSpent = (table: Table, slot: Subject, window: number, spent: bigint): void => {
-  if (Atomics.load(table.i32, slot * 2 + BUDGET.window) !== window * 2) return
-  Atomics.store(table.i32, slot * 2 + BUDGET.spent_window, 0)
-  Atomics.store(table.i64, slot + BUDGET.spent, spent)
-  Atomics.store(table.i32, slot * 2 + BUDGET.spent_window, window)
-}
-
-/**
- * Gives back to an open window what was refunded of it, once the refund is in the ledger. False, and nothing is done, if
- * a later window is open: its spend was never of this.
- */
-export const creditBudget = (table: Table, slot: Subject, window: number, amount: bigint): boolean => {
-  for (;;) {
-    const base = Atomics.load(table.i64, slot + BUDGET.base)
-    if (Atomics.load(table.i32, slot * 2 + BUDGET.window) !== window * 2) return false
-    if (Atomics.compareExchange(table.i64, slot + BUDGET.base, base, base + amount) === base) break
-  }
-  if (Atomics.load(table.i32, slot * 2 + BUDGET.spent_window) === window)
-    Atomics.sub(table.i64, slot + BUDGET.spent, amount)
-  return true
+  return correctBudget(table, slot, (_slot, open) => (open === window ? spent : 0n))
 }
 
 /**

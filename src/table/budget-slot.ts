@@ -78,6 +78,22 @@ export const settleBudgets = (
   Atomics.add(table.i32, seq, 1)
 }
 
+/**
+ * What is used of a budget in a window, nanodollars, from any process: it is what admission compares with the limit. A
+ * window that no call has opened has used nothing. Undefined if a later window is open: the ledger knows the rest.
+ */
+export const budgetUsed = ({ i32, i64 }: Table, slot: Subject, window: number): bigint | undefined => {
+  for (;;) {
+    const open = Atomics.load(i32, slot * 2 + BUDGET.window)
+    if (open > window * 2 + 1) return undefined
+    if (open !== window * 2) return 0n
+    const base = Atomics.load(i64, slot + BUDGET.base)
+    const used = Atomics.load(i64, slot + BUDGET.used) - base
+    if (Atomics.load(i64, slot + BUDGET.base) !== base) continue
+    if (Atomics.load(i32, slot * 2 + BUDGET.window) === open) return used
+  }
+}
+
 const OVER = 1
 const STALE = 2
 

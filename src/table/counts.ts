@@ -56,57 +56,6 @@ const giveCount = (table: Table, worker: number, subject: Subject): void => {
   Atomics.sub(table.i32, subject * 2 + SUBJECT.count, 1)
 }
 
-/** A claim on a subject's amount. `limit` bounds amount + spent of all workers. */
-export type AmountClaim = { readonly subject: Subject; readonly amount: bigint; readonly limit: bigint }
-
-/** Takes every amount or none: answers the index of the first claim that does not fit, or -1. */
-export const takeAmounts = (table: Table, worker: number, claims: readonly AmountClaim[]): number => {
-  const seq = workerI32(worker, WORKER.op_seq)
-  Atomics.add(table.i32, seq, 1)
-  let refused = -1
-  for (let index = 0; index < claims.length && refused < 0; index++) {
-    if (!takeAmount(table, worker, claims[index]!)) {
-      for (let taken = 0; taken < index; taken++) giveAmount(table, worker, claims[taken]!)
-      refused = index
-    }
-  }
-  Atomics.add(table.i32, seq, 1)
-  return refused
-}
-
-/** Gives amounts back. Requires that this worker took them. */
-export const giveAmounts = (
-  table: Table,
-  worker: number,
-  claims: readonly Pick<AmountClaim, 'subject' | 'amount'>[],
-): void => {
-  const seq = workerI32(worker, WORKER.op_seq)
-  Atomics.add(table.i32, seq, 1)
-  for (const claim of claims) giveAmount(table, worker, claim)
-  Atomics.add(table.i32, seq, 1)
-}
-
-const takeAmount = (table: Table, worker: number, { subject, amount, limit }: AmountClaim): boolean => {
-  const total = subject + SUBJECT.amount
-  for (let seen = Atomics.load(table.i64, total); ;) {
-    if (seen + amount + Atomics.load(table.i64, subject + SUBJECT.spent) > limit) return false
-    const was = Atomics.compareExchange(table.i64, total, seen, seen + amount)
-    if (was === seen) break
-    seen = was
-  }
-  Atomics.add(table.i64, subject + SUBJECT.amount_columns + worker, amount)
-  return true
-}
-
-const giveAmount = (
-  table: Table,
-  worker: number,
-  { subject, amount }: Pick<AmountClaim, 'subject' | 'amount'>,
-): void => {
-  Atomics.sub(table.i64, subject + SUBJECT.amount_columns + worker, amount)
-  Atomics.sub(table.i64, subject + SUBJECT.amount, amount)
-}
-
 /** Adds to an amount that has no limit (tokens in flight of an engine); a negative one takes away. */
 export const addAmount = (table: Table, worker: number, subject: Subject, amount: bigint): void => {
   const seq = workerI32(worker, WORKER.op_seq)

@@ -94,7 +94,6 @@ export const SUBJECT = {
   flags: 10, // i32: engine: bits of `balance/health.ts`
   sessions: 11, // i32: engine: conversations that the index sends there
   amount: 6, // i64: held nanodollars, or prompt tokens that an engine has still to work through
-  spent: 7, // i64: posted nanodollars of the current window
   cool_until_ms: 8, // i64: engine: no traffic before
   latency_ms: 9, // f64: engine: moving average until the first byte
   waiting: 10, // f64: engine: queue as scraped
@@ -128,10 +127,8 @@ export const MODEL = {
  */
 export const BUDGET = {
   window: 2, // i32: 2·index when open, 2·index + 1 while being opened, 0 if never
-  spent_window: 3, // i32: the window that `spent` is of
   used: 2, // i64: everything ever held or charged here; the only cell that admission changes
   base: 3, // i64: what of `used` is not the open window's
-  spent: 7, // i64: the ledger's figure, to be shown
   column_windows: 32, // i32 × 32: the window that a column is of
   columns: 32, // i64 × 32: held and charged by one worker in that window
 } as const

@@ -1,8 +1,7 @@
 import { openReader } from '../../src/ledger/database.ts'
 import { findFaults } from '../../src/ledger/reconcile.ts'
-import { readBudget } from '../../src/quota/budget-state.ts'
 import { budgetName } from '../../src/quota/budgets.ts'
-import { budgetSlot } from '../../src/table/budget-slot.ts'
+import { budgetSlot, budgetUsed } from '../../src/table/budget-slot.ts'
 import { openTable } from '../../src/table/table.ts'
 import { startHostileEngine } from '../kit/hostile-engine.ts'
 import { startHouse, type TestHouse } from '../kit/house.ts'
@@ -81,7 +80,7 @@ const call = ({ port, key }: Ports, user: string): Promise<number> => {
 /** Money of a tenant's budget that is used, as admission sees it. */
 const usedOf = (house: TestHouse, tenant: string): bigint => {
   const table = openTable(`${house.data}/run/shared.table`)
-  return readBudget(table, budgetSlot(table, budgetName(`tenant:${tenant}`, 'total', 'UTC'), 1)!, 1)!.used
+  return budgetUsed(table, budgetSlot(table, budgetName(`tenant:${tenant}`, 'total', 'UTC'), 1)!, 1)!
 }
 
 const must = (holds: boolean, says: string): void => {

@@ -2,9 +2,8 @@ import { expect, setDefaultTimeout, test } from 'bun:test'
 import { fsck } from '../../src/audit/fsck.ts'
 import { openReader } from '../../src/ledger/database.ts'
 import { findFaults } from '../../src/ledger/reconcile.ts'
-import { readBudget } from '../../src/quota/budget-state.ts'
 import { budgetName } from '../../src/quota/budgets.ts'
-import { budgetSlot } from '../../src/table/budget-slot.ts'
+import { budgetSlot, budgetUsed } from '../../src/table/budget-slot.ts'
 import { openTable } from '../../src/table/table.ts'
 import { type CallRow, startHouse, type TestHouse } from '../kit/house.ts'
 import { eventually, tempFolder } from '../kit/wait.ts'
@@ -42,7 +41,7 @@ const killer = (house: TestHouse, victim: Victim): (() => void) => {
 /** Money in the shared table: what is used of the budget, which is all that was charged once nothing runs. */
 const usedIn = (house: TestHouse): bigint => {
   const table = openTable(`${house.data}/run/shared.table`)
-  return readBudget(table, budgetSlot(table, budgetName('tenant:acme', 'total', 'UTC'), 1)!, 1)!.used
+  return budgetUsed(table, budgetSlot(table, budgetName('tenant:acme', 'total', 'UTC'), 1)!, 1)!
 }
 
 const expectSettled = (house: TestHouse, reached: ReadonlySet<string>, seen: readonly Seen[]): true => {

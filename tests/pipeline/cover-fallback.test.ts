@@ -9,8 +9,8 @@ import { limit } from '../../src/pipeline/limit.ts'
 import { nextTarget } from '../../src/pipeline/route.ts'
 import { endCall } from '../../src/pipeline/settle.ts'
 import { retryAllowed } from '../../src/balance/retry-budget.ts'
-import { readBudget } from '../../src/quota/budget-state.ts'
 import { takeRate } from '../../src/quota/gcra.ts'
+import { budgetUsed } from '../../src/table/budget-slot.ts'
 import { SUBJECT } from '../../src/table/layout.ts'
 import { arrival, NOW_MS, unitHouse } from './unit-house.ts'
 
@@ -49,7 +49,7 @@ const taken = ({ house }: Unit, model: ReturnType<typeof modelOf>) => {
   const subject = model.limits_subject!
   const ahead = (cell: number) => Math.max(0, Number(Atomics.load(i64, subject + cell)) / 1e6 - NOW_MS)
   const money = model.budgets.map(({ budget: { last } }) =>
-    last.slot < 0 ? 0 : Number(readBudget(house.table, last.slot, last.window)!.used),
+    last.slot < 0 ? 0 : Number(budgetUsed(house.table, last.slot, last.window)!),
   )
   return {
     places: Atomics.load(i32, subject * 2 + SUBJECT.count),

@@ -5,7 +5,7 @@ import { renderFailure } from '../../src/http/render.ts'
 import { parseBody } from '../../src/pipeline/body.ts'
 import { type Endpoint, ENDPOINTS } from '../../src/pipeline/endpoints.ts'
 import { settleHold, takeHold } from '../../src/pipeline/hold.ts'
-import { readBudget } from '../../src/quota/budget-state.ts'
+import { budgetUsed } from '../../src/table/budget-slot.ts'
 import { SUBJECT } from '../../src/table/layout.ts'
 import { createTable, subjectOf, type Table } from '../../src/table/table.ts'
 import { tempFolder } from '../kit/wait.ts'
@@ -48,7 +48,7 @@ const claimsOf = ({ held }: ReturnType<typeof callOf>) => [
 ]
 const take = (call: ReturnType<typeof callOf>) => takeHold(call as never, house)
 const used = (call: ReturnType<typeof callOf>) =>
-  claimsOf(call).map(({ slot, window }) => readBudget(table, slot, window)!.used)
+  claimsOf(call).map(({ slot, window }) => budgetUsed(table, slot, window)!)
 const tokensHeld = () => Atomics.load(table.i64, subjectOf(table, 'tenant', 't0')! + SUBJECT.amount)
 
 test('tenant, model and end user hold alike; what is not used goes back, exactly once', () => {
@@ -61,7 +61,7 @@ test('tenant, model and end user hold alike; what is not used goes back, exactly
   const budgets = claimsOf(call)
   settleHold(call, house, 5n, 7)
   settleHold(call, house, 5n, 7)
-  expect(budgets.map(({ slot, window }) => readBudget(table, slot, window)!.used)).toEqual([5n, 5n, 5n, 5n])
+  expect(budgets.map(({ slot, window }) => budgetUsed(table, slot, window)!)).toEqual([5n, 5n, 5n, 5n])
   expect(tokensHeld()).toBe(0n)
 })
 

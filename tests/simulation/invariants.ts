@@ -2,9 +2,8 @@ import { Failure } from '../../src/base/failure.ts'
 import type { EndingKind } from '../../src/journal/record.ts'
 import { findFaults } from '../../src/ledger/reconcile.ts'
 import type { Routed } from '../../src/pipeline/call.ts'
-import { readBudget } from '../../src/quota/budget-state.ts'
 import type { Budget } from '../../src/quota/budgets.ts'
-import { budgetSlot } from '../../src/table/budget-slot.ts'
+import { budgetSlot, budgetUsed } from '../../src/table/budget-slot.ts'
 import { BUDGET, SUBJECT, WORKER } from '../../src/table/layout.ts'
 import { subjectOf, workerI32 } from '../../src/table/table.ts'
 import type { Machine, SimWorker } from './machine.ts'
@@ -219,7 +218,7 @@ export class Books {
         if (sum > limit) return `${JSON.stringify(name)} has ${sum} of ${limit} in window ${window}`
         const slot = budgetSlot(table, name, window)!
         if (Atomics.load(table.i32, slot * 2 + BUDGET.window) !== window * 2) continue
-        const used = readBudget(table, slot, window)!.used
+        const used = budgetUsed(table, slot, window)!
         if (used !== sum) return `${JSON.stringify(name)} uses ${used} in window ${window}, it should be ${sum}`
       }
     }

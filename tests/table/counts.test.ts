@@ -1,5 +1,5 @@
 import { expect, setDefaultTimeout, test } from 'bun:test'
-import { giveAmounts, giveCounts, reap, takeAmounts, takeCounts } from '../../src/table/counts.ts'
+import { giveCounts, reap, takeCounts } from '../../src/table/counts.ts'
 import { SUBJECT, WORKER } from '../../src/table/layout.ts'
 import { createTable, openTable, subjectOf, type Table, workerI32 } from '../../src/table/table.ts'
 import { rollFrom, tempFolder } from '../kit/wait.ts'
@@ -72,20 +72,6 @@ test('all or none: a claim that does not fit gives the earlier ones back', () =>
   expect(takeCounts(table, 0, claims)).toBe(-1)
   expect(takeCounts(table, 0, claims)).toBe(1)
   expect([count(table, 'key', 'a'), count(table, 'tenant', 'b')]).toEqual([1, 1])
-})
-
-test('amounts: the limit bounds held and spent together', () => {
-  using folder = tempFolder()
-  const table = createTable(`${folder.path}/table`, 64, 0)
-  const subject = subjectOf(table, 'budget', 'acme')!
-  Atomics.store(table.i64, subject + SUBJECT.spent, 40n)
-  const claim = { subject, amount: 30n, limit: 100n }
-  expect(takeAmounts(table, 0, [claim])).toBe(-1)
-  expect(takeAmounts(table, 1, [claim])).toBe(-1)
-  expect(takeAmounts(table, 2, [claim])).toBe(0)
-  giveAmounts(table, 0, [claim])
-  expect(takeAmounts(table, 2, [claim])).toBe(-1)
-  expect(Atomics.load(table.i64, subject + SUBJECT.amount)).toBe(60n)
 })
 
 test('a worker stuck inside a bracket is waited for, not counted wrongly', () => {
