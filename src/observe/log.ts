@@ -29,12 +29,11 @@ export const openLog = (
   let dropped = 0
   const put = (level: Level, event: string, fields: LogFields) => {
     const at = new Date(nowMs()).toISOString()
-    const plain = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, shown(value)]))
     const line = pretty
-      ? `${at.slice(11, 23)} ${level.padEnd(5)} ${process_name.padEnd(10)} ${event} ${Object.entries(plain)
-          .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+      ? `${at.slice(11, 23)} ${level.padEnd(5)} ${process_name.padEnd(10)} ${event} ${Object.entries(fields)
+          .map(([name, value]) => `${name}=${plainOf(value)}`)
           .join(' ')}\n`
-      : `${JSON.stringify({ at, level, process: process_name, event, ...plain })}\n`
+      : `${textOf({ at, level, process: process_name, event, ...fields })}\n`
     try {
       write(line)
     } catch (cause) {
@@ -53,6 +52,14 @@ export const openLog = (
     if (lines++ >= LINES_PER_S_MAX) dropped++
     else put(level, event, fields)
   }
+}
+
+// An error deep inside, as the cause of a failure, would be shown as {}.
+const textOf = (value: unknown): string => JSON.stringify(value, (_name, inside: unknown) => shown(inside))
+
+const plainOf = (value: unknown): string => {
+  const plain = shown(value)
+  return typeof plain === 'string' ? plain : textOf(plain)
 }
 
 const shown = (value: unknown): unknown => {
