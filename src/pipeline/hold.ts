@@ -54,13 +54,14 @@ export const takeHold = (call: Known, house: House): Failure | undefined => {
     settleTokens(house.table, house.worker, rates, tokens, 0, house.now())
     return claims
   }
-  const budgets_own = model.budgets.length
-  const [rates_own, shared] = [true, false].map((own) => rates.filter(({ whose }) => (whose === 'model') === own))
+  // Of the budgets the model's own stand first, of the rates last.
+  const own = model.budgets.length
+  const shared = rates.at(-1)?.whose === 'model' ? rates.length - 1 : rates.length
   open.held = {
-    budgets: claims.slice(budgets_own),
+    budgets: claims.slice(own),
     nanodollars,
-    of_models: [{ model: model.name, budgets: claims.slice(0, budgets_own), nanodollars, rates: rates_own!, tokens }],
-    rates: shared!,
+    of_models: [{ model: model.name, budgets: claims.slice(0, own), nanodollars, rates: rates.slice(shared), tokens }],
+    rates: rates.slice(0, shared),
     tokens,
     ceiling_tokens: completion === 0 || body.tokens_max !== undefined ? undefined : ceiling,
   }
@@ -88,9 +89,9 @@ export const settleHold = (call: Call, house: House, charge: bigint, tokens: num
   const { table, worker } = house
   if (held.budgets.length > 0) settleBudgets(table, worker, held.budgets, held.nanodollars, charge)
   if (held.rates.length > 0) settleTokens(table, worker, held.rates, held.tokens, tokens, now_ms)
-  for (const { model, budgets, nanodollars, ...own } of held.of_models) {
-    const answered = model === (charged ?? call.model?.name)
-    if (budgets.length > 0) settleBudgets(table, worker, budgets, nanodollars, answered ? charge : 0n)
+  for (const own of held.of_models) {
+    const answered = own.model === (charged ?? call.model?.name)
+    if (own.budgets.length > 0) settleBudgets(table, worker, own.budgets, own.nanodollars, answered ? charge : 0n)
     if (own.rates.length > 0) settleTokens(table, worker, own.rates, own.tokens, answered ? tokens : 0, now_ms)
   }
 }
@@ -150,15 +151,15 @@ const tokenClaims = (call: Known, house: House): TokenClaim[] | Failure => {
 const takeTokens = (call: Known, house: House, rates: readonly TokenClaim[], most: Most): Failure | undefined => {
   if (rates.length === 0) return undefined
   const { table, worker } = house
-  const least = rates.reduce((one, other) => (other.per_minute < one.per_minute ? other : one))
-  // A limit of 0 is closed, and may be opened.
-  if (least.per_minute > 0 && least.per_minute < most.tokens) {
-    const { states } = holdTokens(table, worker, [least], most.tokens, house.now())
-    return overMinute(call, least.whose, most, states[0]!)
-  }
   const { refused, states } = holdTokens(table, worker, rates, most.tokens, house.now())
   call.token_rate = states.reduce((tight, state) => (state.remaining < tight.remaining ? state : tight))
   if (refused < 0) return undefined
+  const least = rates.reduce((one, other) => (other.per_minute < one.per_minute ? other : one))
+  // A limit of 0 is closed, and may be opened.
+  if (least.per_minute > 0 && least.per_minute < most.tokens) {
+    const [full] = holdTokens(table, worker, [least], most.tokens, house.now()).states
+    return overMinute(call, least.whose, most, full!)
+  }
   const state = states[refused]!
   return new Failure('rate_exceeded', {
     says: `The limit of ${state.limit} tokens a minute for this ${rates[refused]!.whose} is used up.`,
@@ -182,13 +183,15 @@ const claimBudgets = (
       claims.push(claim)
     }
     const hold = most.nanodollars
-    const least = claims.reduce((one, { limit }, at) => (limit < claims[one]!.limit ? at : one), 0)
-    const limit = claims[least]?.limit ?? 0n
-    // A budget of 0 is closed, and may be raised.
-    if (limit > 0n && limit < hold) return overBudget(call, budgets[least]!, limit, most)
     const answer = holdBudgets(house.table, house.worker, claims, hold)
     if (answer === BUDGETS_HELD) return claims
-    if (answer >= 0) return exceeded(budgets[answer]!, claims[answer]!, hold, call, house)
+    if (answer >= 0) {
+      const least = claims.reduce((one, { limit }, at) => (limit < claims[one]!.limit ? at : one), 0)
+      const { limit } = claims[least]!
+      // A budget of 0 is closed, and may be raised.
+      if (limit > 0n && limit < hold) return overBudget(call, budgets[least]!, limit, most)
+      return exceeded(budgets[answer]!, claims[answer]!, hold, call, house)
+    }
     if (answer === BUDGETS_STALE && turn > 0) return new Failure('overloaded', { retry_after_s: 1 })
     call.received_at_ms = house.now()
   }
