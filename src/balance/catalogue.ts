@@ -71,6 +71,21 @@ export type LivePrice = {
 /** The price of a call that began at a time; undefined for a free model. */
 export const priceAt = ({ prices }: Model, at_ms: number): LivePrice | undefined => inForce(prices, at_ms)
 
+/** Models looked at for one call, its own included: fallbacks may have fallbacks. */
+const MODELS_MAX = 16
+
+/** The models that may answer a call: its own and the fallbacks, each once, depth first. */
+export const withFallbacks = (asked: Model, { models }: Catalogue): Model[] => {
+  const found: Model[] = []
+  const visit = (model: Model | undefined): void => {
+    if (model === undefined || found.includes(model) || found.length >= MODELS_MAX) return
+    found.push(model)
+    for (const name of model.fallbacks) visit(models.get(name))
+  }
+  visit(asked)
+  return found
+}
+
 export type Tenant = {
   readonly name: string
   readonly config: TenantConfig

@@ -1,4 +1,4 @@
-import type { Catalogue, Model } from '../balance/catalogue.ts'
+import { type Catalogue, type Model, withFallbacks } from '../balance/catalogue.ts'
 import type { Body } from './body.ts'
 import type { Endpoint } from './endpoints.ts'
 import { mediaParts } from './media-parts.ts'
@@ -25,11 +25,11 @@ export const imagesIn = ({ body, model, catalogue, arrival }: Asked): number => 
 
 const known = new WeakMap<Model, boolean>()
 
-const pricesImages = (model: Model, { models }: Catalogue): boolean => {
+const pricesImages = (model: Model, catalogue: Catalogue): boolean => {
   let does = known.get(model)
   if (does === undefined) {
-    const may_charge = [model, ...model.fallbacks.map((name) => models.get(name))]
-    does = may_charge.some((one) => one?.prices.some(({ image_nanodollars }) => image_nanodollars > 0))
+    const may_charge = withFallbacks(model, catalogue)
+    does = may_charge.some(({ prices }) => prices.some(({ image_nanodollars }) => image_nanodollars > 0))
     known.set(model, does)
   }
   return does

@@ -1,4 +1,4 @@
-import type { Model, Target } from '../balance/catalogue.ts'
+import { type Model, type Target, withFallbacks } from '../balance/catalogue.ts'
 import { chooseTarget, type NoTarget, type Wish } from '../balance/choose.ts'
 import { newDecision, type Pick } from '../balance/decision.ts'
 import { releaseProbe } from '../balance/health.ts'
@@ -14,8 +14,6 @@ import { mustWait, waitForPlace } from './waiting.ts'
 
 /** Answer tokens of a call that sets no limit, for predictions only. */
 const ANSWER_TOKENS = 256
-/** Models looked at for one call, its own included: fallbacks may have fallbacks. */
-const MODELS_MAX = 16
 
 /** Chooses the engine and takes a place at it; waits for one, in its turn, while all are full. */
 export const route = (call: Enriched, house: House): Routed | Failure | Promise<Routed | Failure> => {
@@ -80,7 +78,7 @@ export const nextTarget = (
 type Found = { readonly target: Target; readonly cover?: Covered }
 
 const anyTarget = (call: Call, house: House, tried: readonly Target[], context_above?: number): Found | Failure => {
-  const models = withFallbacks(call)
+  const models = withFallbacks(call.model!, call.catalogue)
   const none: Nothing[] = []
   for (const any_context of [false, true]) {
     for (const model of models) {
@@ -134,18 +132,6 @@ const notChosen = (house: House, target: Target, picks: Pick[] | undefined): voi
 const giveUp = (call: Call, house: House, target: Target): void => {
   leavePlace(call, house, target)
   notChosen(house, target, call.decision?.picks)
-}
-
-/** The call's model and its fallbacks, each once, depth first. */
-const withFallbacks = (call: Call): Model[] => {
-  const found: Model[] = []
-  const visit = (model: Model | undefined): void => {
-    if (model === undefined || found.includes(model) || found.length >= MODELS_MAX) return
-    found.push(model)
-    for (const name of model.fallbacks) visit(call.catalogue.models.get(name))
-  }
-  visit(call.model)
-  return found
 }
 
 /** Why a model has nobody for a call. */

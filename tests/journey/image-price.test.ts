@@ -35,6 +35,7 @@ beforeAll(async () => {
       { name: 'seeing', targets, price },
       { name: 'plain', targets, price: { input: '2', output: '8' } },
       { name: 'falls', targets: [{ engine: 'd' }], price: { input: '2', output: '8' }, fallbacks: ['seeing'] },
+      { name: 'falls_twice', targets: [{ engine: 'd' }], price: { input: '2', output: '8' }, fallbacks: ['falls'] },
     ],
     tenants: [{ name: 't' }, { name: 'poor', budgets: [{ usd: '0.2' }] }],
   }
@@ -87,14 +88,16 @@ test('a model without the price: nothing is counted; a fallback with it: its pri
   const plain = await ask('plain', 2)
   await plain.text()
   expect(await rowOf(plain)).toMatchObject({ images: 0, charge_nanodollars: TOKENS })
-  const fell = await ask('falls', 2)
-  expect(fell.status).toBe(200)
-  await fell.text()
-  expect(await rowOf(fell)).toMatchObject({
-    model: 'seeing',
-    images: 2,
-    charge_nanodollars: TOKENS + REQUEST + 2 * IMAGE,
-  })
+  for (const model of ['falls', 'falls_twice']) {
+    const fell = await ask(model, 2)
+    expect(fell.status).toBe(200)
+    await fell.text()
+    expect(await rowOf(fell)).toMatchObject({
+      model: 'seeing',
+      images: 2,
+      charge_nanodollars: TOKENS + REQUEST + 2 * IMAGE,
+    })
+  }
 })
 
 test('a client that leaves pays for the pictures as well, since the engine has read them', async () => {
@@ -130,12 +133,12 @@ test('the invoice shows them, and every other reckoning agrees', async () => {
   const month = new Date().toISOString().slice(0, 7)
   const invoice = (await (await house.admin('GET', `invoices/t/${month}`)).json()) as any
   const line = invoice.lines.find((one: any) => one.model === 'seeing')
-  // 0 + 1 + 3, twice; a fallback's two; and two of the client that left.
-  expect(line.images).toBe(12)
+  // 0 + 1 + 3, twice; two each of the calls that fell back; and two of the client that left.
+  expect(line.images).toBe(14)
   const csv = await (await house.admin('GET', `invoices/t/${month}?format=csv`)).text()
   const [head, ...lines] = csv.split('\r\n').map((row) => row.split(','))
   const seeing = lines.find((row) => row[2] === 'seeing')!
-  expect(seeing[head!.indexOf('images')]).toBe('12')
+  expect(seeing[head!.indexOf('images')]).toBe('14')
 
   expect(await house.stop()).toBe(0)
   const db = new Database(`${house.data}/ledger.db`, { readonly: true })
