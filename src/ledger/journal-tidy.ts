@@ -1,6 +1,6 @@
 import { Failure } from '../base/failure.ts'
 import { real_files } from '../journal/files.ts'
-import { parseSegmentName, parseSeriesName } from '../journal/format.ts'
+import { parseSegmentName } from '../journal/format.ts'
 import { pruneJournal, type PruneOptions } from '../journal/prune.ts'
 import type { JournalPosition } from '../journal/tail.ts'
 
@@ -32,10 +32,3 @@ export const forgettable = (
   const kept = new Set([...youngest.values(), ...with_files])
   return positions.filter(({ series, finished }) => finished && !kept.has(series)).map(({ series }) => series)
 }
-
-/**
- * The highest incarnation number that the ledger remembers, -1 if none. A new series must be above it, not only above
- * those that have files: a used name whose files are gone counts as posted, so records under it would never be read.
- */
-export const highestIncarnation = (positions: readonly JournalPosition[]): number =>
-  positions.reduce((highest, { series }) => Math.max(highest, parseSeriesName(series)?.incarnation ?? -1), -1)

@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test'
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Failure } from '../../src/base/failure.ts'
-import { forgettable, highestIncarnation, tidyJournal } from '../../src/ledger/journal-tidy.ts'
+import { forgettable, tidyJournal } from '../../src/ledger/journal-tidy.ts'
 import { tempFolder } from '../kit/wait.ts'
 
 const at = (series: string, finished: boolean, segment = 3) => ({ series, segment, offset: 64, finished })
@@ -16,14 +16,6 @@ test.each([
   ['in any order', [at('w00-000010', true), at('w00-000009', true)], [], ['w00-000009']],
 ] as const)('series %s: forgotten or not', (_why, positions, with_files, want) =>
   expect(forgettable(positions, new Set(with_files))).toEqual([...want]),
-)
-
-test.each([
-  [[], -1],
-  [[at('w00-000004', true), at('w31-000012', false), at('w01-000000', true)], 12],
-  [[at('no series', true)], -1],
-] as const)('the highest incarnation of %j is %d', (positions, want) =>
-  expect(highestIncarnation(positions)).toBe(want),
 )
 
 test('what is posted goes, what is not stays', () => {
