@@ -75,7 +75,8 @@ const lessTokens = (bytes: Uint8Array, values: Values, tokens: number): Edit[] |
   for (const name of TOKEN_LIMITS) {
     const range = values[name]
     const most = readInteger(bytes, range)
-    if (range === undefined || most === undefined) continue
+    // A number below 1 bounds nothing, and stays.
+    if (range === undefined || most === undefined || most < 1) continue
     if (most <= tokens) return undefined
     edits.push(replaceValue(range, String(most - tokens)))
   }

@@ -23,6 +23,7 @@ const all = script(
 )
 const settings = (ceiling_tokens: number, can: string[]) => ({ engine: { can }, of_model: { ceiling_tokens } })
 const continued = cast.part([six, rest], settings(10, ['prefix_continuation']))
+const unbounded = cast.part([six, rest], settings(10, ['prefix_continuation']))
 const replayed = cast.part([six, all], settings(10, []))
 const used_up = cast.part([six, all], settings(6, ['prefix_continuation']))
 
@@ -30,13 +31,14 @@ beforeAll(cast.open)
 afterAll(cast.close)
 
 test.each([
-  ['goes on', continued, 4],
-  ['replays', replayed, 10],
-  ['replays, as nothing is left to go on with', used_up, 6],
-])('one that %s', async (_name, part, tokens_max) => {
-  const got = await cast.stream(part)
+  ['goes on', continued, 4, {}],
+  ['goes on, of a client that named a bound that is none', unbounded, 4, { max_tokens: -1 }],
+  ['replays', replayed, 10, {}],
+  ['replays, as nothing is left to go on with', used_up, 6, {}],
+])('one that %s', async (_name, part, tokens_max, extra) => {
+  const got = await cast.stream(part, extra)
   expect(got.done).toBe(true)
   const [first, second] = part.engines.map((engine) => engine.requests[0]!.json())
   expect([first.max_tokens, second.max_tokens]).toEqual([part === used_up ? 6 : 10, tokens_max])
-  expect(second.continue_final_message === true).toBe(part === continued)
+  expect(second.continue_final_message === true).toBe(part === continued || part === unbounded)
 })

@@ -174,6 +174,7 @@ describe('what is asked of another engine', () => {
       min_tokens: 3,
       add_generation_prompt: false,
     })
+    expect(plan({ ...chat, max_tokens: -1 }, had)).toMatchObject({ max_tokens: -1, continue_final_message: true })
   })
 
   test('completions: the prompt goes on', () => {
