@@ -10,6 +10,10 @@ export type SingleRole = Exclude<Role, 'worker'>
 /** A process that says nothing for so long, although it is asked, is frozen: it is killed and replaced. */
 const SILENT_MS = 30_000
 const PING_MS = 2_000
+/** What of the time to stop is kept for closing what is open. */
+const CLOSE_MS = 1_000
+/** The share of the time to stop after which a process is killed, so that another can finish. */
+const FIRST_SHARE = 0.75
 
 const PID_CELL = {
   control: HEADER.control_pid,
@@ -71,14 +75,20 @@ export const openSingles = ({ table, spawn, log, tick }: Ports) => {
       stopping = true
       clearInterval(pings)
     },
-    /** Ends a process in order. One that is just dead, or dies of it, is started once more to finish. Answers its exit code. */
+    /**
+     * Ends a process in order, and answers its exit code. One that is just dead, or dies of it, is started once more to
+     * finish, as long as there is time: all of it takes `within_ms` at most.
+     */
     async stop(role: SingleRole, within_ms: number, to_the_end: boolean): Promise<number> {
+      const until_tick_ms = tick() + within_ms
       let child = children.get(role)
       for (let turn = 0; ; turn++) {
         if (child?.alive() === false && to_the_end) child = begin(role, 0)
-        child?.send({ type: 'drain', grace_ms: within_ms })
-        const code = await endOf(child, within_ms)
-        if (code === 0 || !to_the_end || turn === 2) return code
+        // One that is frozen leaves its successor some time.
+        const left_ms = (until_tick_ms - tick()) * (turn === 0 && to_the_end ? FIRST_SHARE : 1)
+        child?.send({ type: 'drain', grace_ms: Math.max(left_ms - CLOSE_MS, 0) })
+        const code = await endOf(child, left_ms)
+        if (code === 0 || !to_the_end || turn === 2 || until_tick_ms - tick() < CLOSE_MS) return code
         log('warn', 'process_died', { role, pid: child?.pid, code, while: 'stopping' })
       }
     },
