@@ -73,7 +73,7 @@ const raced = async (
   } else {
     const loser = won.target === target ? second : target
     flight.tried.push(loser)
-    lose(call, house, loser)
+    lose(call, house, loser, won.outcome instanceof Miss ? won.outcome.because : 'another was quicker')
   }
   if (won.target === target) flight.dropSecond()
   else leg.adopt()
@@ -108,11 +108,11 @@ const isInTime = async (first: Promise<unknown>, after_ms: number): Promise<bool
   return in_time !== false
 }
 
-/** An engine that was slower than another: that proves nothing of it. */
-const lose = (call: Routed, house: House, loser: Target): void => {
+/** An engine that was slower than another, or was given up with it: that proves nothing of it. */
+const lose = (call: Routed, house: House, loser: Target, because: string): void => {
   const { name, subject } = loser.engine
   const after_ms = house.tick() - call.started_tick_ms
-  endAttempt(call.decision, name, 'another was quicker', after_ms)
+  endAttempt(call.decision, name, because, after_ms)
   releaseProbe(house.table, subject)
   leavePlace(call, house, loser)
 }

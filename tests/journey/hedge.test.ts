@@ -185,7 +185,10 @@ test('a client that leaves takes both with it', async () => {
   leaving.abort()
   await response
   for (const engine of leaves.engines) expect((await engine.hangUp(0)).by).toBe('peer')
-  expect(await cast.rowsOf(leaves, 1)).toMatchObject([{ ending: 'cut_by_client', attempts: 2 }])
+  const [row] = await cast.rowsOf(leaves, 1)
+  expect(row).toMatchObject({ ending: 'cut_by_client', attempts: 2 })
+  const told = (await (await cast.house().admin('GET', `calls/${row!['id']}/explain`)).json()) as any
+  expect(told.decision.attempts).toMatchObject([{ outcome: 'client_gone' }, { outcome: 'client_gone' }])
 })
 
 test('a client that leaves is charged for what the second engine gave of a whole answer', async () => {
