@@ -63,7 +63,9 @@ const keepFollowing = (ledger_log: LedgerLog, tell: Tell) => {
   const turn = (): void => {
     const appended = ledger_log.follow(LEAVES_MAX)
     if (appended instanceof Failure) tell('log_not_followed', appended)
-    timer = setTimeout(turn, appended === 0 || appended instanceof Failure ? FOLLOW_MS : 0)
+    // Fewer than asked for are all that there were, or all the entries that a step reads.
+    const more = !(appended instanceof Failure) && appended >= LEAVES_MAX / 4
+    timer = setTimeout(turn, more ? 0 : FOLLOW_MS)
   }
   timer = setTimeout(turn, 0)
   return {
