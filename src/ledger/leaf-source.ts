@@ -33,32 +33,49 @@ export const openLeafSource = (store: Store, from: number): LeafSource => {
   const triedOf = attemptsOf(sqlite)
   let at = from
 
-  const step = (leaves_max: number): Uint8Array[] => {
+  /** The rows of the next leaves. */
+  const read = (leaves_max: number) => {
     const upto = Math.min(
       at + leaves_max,
       of_entries.read(leaves_max + ENTRIES_MORE),
       ...[of_calls, ...others].map((cursor) => cursor.read(leaves_max)),
     )
-    const leaves = new Map<number, Uint8Array>()
-    const posted = Map.groupBy(of_entries.take(upto), ({ log_index }) => log_index)
     const rows = of_calls.take(upto)
-    const tried = triedOf(rows, of_calls.isAtEnd())
-    for (const row of rows) {
-      leaves.set(row.log_index, callLeaf(row, tried.get(row.id) ?? NONE, posted.get(row.log_index) ?? NONE))
-      posted.delete(row.log_index)
+    return {
+      rows,
+      tried: triedOf(rows, of_calls.isAtEnd()),
+      posted: Map.groupBy(of_entries.take(upto), ({ log_index }) => log_index),
+      others: others.flatMap<WithLeaf>((other) => other.take(upto)),
     }
-    for (const [log_index, members] of posted) leaves.set(log_index, entriesLeaf(log_index, members))
-    for (const other of others) for (const { log_index, leaf } of other.take(upto)) leaves.set(log_index, leaf())
-    return Array.from({ length: leaves.size }, (_, nth) => leaves.get(at + nth) ?? missing(at + nth))
   }
 
   return {
     next: (leaves_max) => {
-      const leaves = sqlite.transaction(() => step(leaves_max)).deferred()
+      // No longer than it takes to read: the writer cannot tidy its write-ahead log meanwhile.
+      const leaves = leavesOf(sqlite.transaction(() => read(leaves_max)).deferred(), at)
       at += leaves.length
       return leaves
     },
   }
+}
+
+type WithLeaf = { readonly log_index: number; readonly leaf: () => Uint8Array }
+type ReadRows = {
+  readonly rows: readonly (Cells<CallRow> & Placed)[]
+  readonly tried: ReadonlyMap<string, AttemptRow[]>
+  readonly posted: Map<number, (Cells<EntryRow> & Placed)[]>
+  readonly others: readonly WithLeaf[]
+}
+
+const leavesOf = ({ rows, tried, posted, others }: ReadRows, first: number): Uint8Array[] => {
+  const leaves = new Map<number, Uint8Array>()
+  for (const row of rows) {
+    leaves.set(row.log_index, callLeaf(row, tried.get(row.id) ?? NONE, posted.get(row.log_index) ?? NONE))
+    posted.delete(row.log_index)
+  }
+  for (const [log_index, members] of posted) leaves.set(log_index, entriesLeaf(log_index, members))
+  for (const { log_index, leaf } of others) leaves.set(log_index, leaf())
+  return Array.from({ length: leaves.size }, (_, nth) => leaves.get(first + nth) ?? missing(first + nth))
 }
 
 const missing = (log_index: number): never => {

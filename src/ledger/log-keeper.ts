@@ -21,8 +21,8 @@ export type KeeperPorts = {
 const FOLLOW_MS = 150
 /** Leaves made at once: some milliseconds of work. */
 const LEAVES_MAX = 1_000
-/** How often the log is signed: a new leaf is within twice this. */
-const SIGN_MS = 400
+/** How often the log is signed: a committed row is within a second. Each time its files are synced, for which the ledger waits as well. */
+const SIGN_MS = 600
 /** How long the next checkpoint waits for a witness that is still at the last one. */
 const COSIGN_MS = 700
 
