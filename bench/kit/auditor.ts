@@ -1,8 +1,11 @@
+import { setPriority } from 'node:os'
 import { join } from 'node:path'
+import { AUDITOR_NICE } from '../../src/cluster/auditor.ts'
 import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { keepLog } from '../../src/ledger/log-keeper.ts'
 
 /** The auditor of one data folder after the other: a line of standard input names the next, an empty one none. */
+setPriority(0, AUDITOR_NICE)
 let stop = (): void => undefined
 for await (const data of console) {
   stop()

@@ -1,3 +1,4 @@
+import { setPriority } from 'node:os'
 import { parseVerifierKey } from '../audit/note-key.ts'
 import { cosigner } from '../audit/witness.ts'
 import { nowMs } from '../base/clock.ts'
@@ -12,6 +13,8 @@ import type { ChildContext, ChildLife } from './child.ts'
 
 const WITNESS_MS = 2_000
 const REPORT_MS = 500
+/** Calls and their rows go first: the log can be behind for a moment, and costs no memory while it is. */
+export const AUDITOR_NICE = 5
 
 /**
  * The auditor: the one writer of the Merkle log. Appends a leaf for every row that the accountant posts, and signs. It is
@@ -20,6 +23,7 @@ const REPORT_MS = 500
  */
 export const runAuditor = async ({ boot, log, ready }: ChildContext): Promise<ChildLife> => {
   const { files, config } = boot
+  setPriority(0, AUDITOR_NICE)
   const ledger_log = openLedgerLog(files.data, files.audit, config.audit.origin)
   const { repaired } = ledger_log.log
   if (repaired.leaves_cut > 0) log('info', 'audit_log_repaired', { ...repaired })
