@@ -118,6 +118,11 @@ export const walkLog = (
     checkRoots()
     for (const leaf of blobs(folder, 'leaves', note)) {
       if (leaves >= log_size) return { leaves: leafCount(folder), signed: signedOf(checkpoints) }
+      // A killed writer has hashed less than it has appended; what is signed has all its nodes.
+      if (leaves >= signedOf(checkpoints) && (node + nodesOf(leaves)) * HASH_BYTES > nodes.bytes) {
+        note(`${leafCount(folder) - leaves} leaves that are not signed have no nodes; the next start hashes them`)
+        return { leaves, signed: signedOf(checkpoints) }
+      }
       const hash = hashLeaf(leaf)
       meet(hash, `leaf ${leaves}`)
       peaks.push({ hash, leaves: 1 })
@@ -138,6 +143,9 @@ export const walkLog = (
   }
   return { leaves, signed: signedOf(checkpoints) }
 }
+
+/** How many nodes a leaf completes: itself, and a parent on each level on which it is the last of a pair. */
+const nodesOf = (index: number): number => (index % 2 === 0 ? 1 : 1 + nodesOf((index - 1) / 2))
 
 const signedOf = (checkpoints: readonly CheckedNote[]): number => checkpoints.at(-1)?.size ?? 0
 const leafCount = (folder: string): number => Math.floor(fileBytes(join(folder, 'leaves.index')) / 8)

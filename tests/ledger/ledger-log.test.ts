@@ -1,7 +1,8 @@
 import { Database } from 'bun:sqlite'
 import { expect, setDefaultTimeout, test } from 'bun:test'
-import { cpSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { cpSync, readFileSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
+import { fsck } from '../../src/audit/fsck.ts'
 import { openLogReader } from '../../src/audit/read-side.ts'
 import { openLedgerLog } from '../../src/ledger/ledger-log.ts'
 import { openWriter } from '../../src/ledger/database.ts'
@@ -52,6 +53,21 @@ test('leaves that a loss of power took, from any place on, are made again of the
     expect(open(data, kept === 17 ? 3 : 1_000).size).toBe(kept)
     expect(leavesOf(data)).toEqual(want)
   }
+})
+
+test('an auditor killed between leaves and nodes: fsck says what is missing, and the next start makes it', async () => {
+  using folder = freshFolder()
+  const data = folder.path
+  await makeSmallHouse(data, 8, 1)
+  // Nothing of it is signed yet.
+  for (const file of ['checkpoints.data', 'checkpoints.index']) truncateSync(join(data, 'audit', file), 0)
+  const nodes = join(data, 'audit/nodes')
+  truncateSync(nodes, statSync(nodes).size - 32)
+  const { fault, notes } = fsck(data, { keys: [], saved: undefined })
+  expect(fault).toBeUndefined()
+  expect(notes.join()).toContain('1 leaves that are not signed have no nodes')
+  open(data)
+  expect(fsck(data, { keys: [], saved: undefined })).toMatchObject({ fault: undefined, notes: [] })
 })
 
 test('a ledger that has fewer rows than are signed is not written to', async () => {
