@@ -101,6 +101,7 @@ export const walkLog = (
 ): WalkedLog => {
   const nodes = openReader(join(folder, 'nodes'))
   const peaks: { hash: Uint8Array; leaves: number }[] = []
+  const signed = checkpoints.at(-1)?.size ?? 0
   let next = 0
   let leaves = 0
   let node = 0
@@ -117,11 +118,11 @@ export const walkLog = (
   try {
     checkRoots()
     for (const leaf of blobs(folder, 'leaves', note)) {
-      if (leaves >= log_size) return { leaves: leafCount(folder), signed: signedOf(checkpoints) }
+      if (leaves >= log_size) return { leaves: leafCount(folder), signed }
       // A killed writer has hashed less than it has appended; what is signed has all its nodes.
-      if (leaves >= signedOf(checkpoints) && (node + nodesOf(leaves)) * HASH_BYTES > nodes.bytes) {
+      if (leaves >= signed && (node + nodesOf(leaves)) * HASH_BYTES > nodes.bytes) {
         note(`${leafCount(folder) - leaves} leaves that are not signed have no nodes; the next start hashes them`)
-        return { leaves, signed: signedOf(checkpoints) }
+        return { leaves, signed }
       }
       const hash = hashLeaf(leaf)
       meet(hash, `leaf ${leaves}`)
@@ -141,13 +142,12 @@ export const walkLog = (
   } finally {
     nodes.close()
   }
-  return { leaves, signed: signedOf(checkpoints) }
+  return { leaves, signed }
 }
 
 /** How many nodes a leaf completes: itself, and a parent on each level on which it is the last of a pair. */
 const nodesOf = (index: number): number => (index % 2 === 0 ? 1 : 1 + nodesOf((index - 1) / 2))
 
-const signedOf = (checkpoints: readonly CheckedNote[]): number => checkpoints.at(-1)?.size ?? 0
 const leafCount = (folder: string): number => Math.floor(fileBytes(join(folder, 'leaves.index')) / 8)
 const fileBytes = (path: string): number => (existsSync(path) ? statSync(path).size : 0)
 

@@ -223,3 +223,6 @@ export const errorBody = (failure: Failure) => {
     },
   }
 }
+
+/** A failure that ends a process or its start, as what is thrown. */
+export const errorOf = ({ code, detail }: Failure): Error => new Error(detail.says ?? code, { cause: detail.cause })

@@ -100,7 +100,7 @@ const cursorOf = <Row extends Placed>(start: number, select: (after: number, row
     },
     /** The rows of the leaves below `upto`; the next reading begins after them. */
     take: (upto: number): readonly Row[] => {
-      const taken = rows.at(-1) === undefined || rows.at(-1)!.log_index < upto ? rows : rowsBelow(rows, upto)
+      const taken = rowsBelow(rows, upto)
       after = taken.at(-1)?.place ?? after
       all_taken = all_read && taken.length === rows.length
       return taken
@@ -111,8 +111,12 @@ const cursorOf = <Row extends Placed>(start: number, select: (after: number, row
 }
 
 const rowsBelow = <Row extends Placed>(rows: readonly Row[], upto: number): readonly Row[] => {
-  const end = rows.findIndex(({ log_index }) => log_index >= upto)
-  return end < 0 ? rows : rows.slice(0, end)
+  const last = rows.at(-1)
+  if (last === undefined || last.log_index < upto) return rows
+  return rows.slice(
+    0,
+    rows.findIndex(({ log_index }) => log_index >= upto),
+  )
 }
 
 /** The place of the last row whose leaf is before `from`. Looks back from the end. */

@@ -5,7 +5,7 @@ import { type Log, openLog } from '../audit/log.ts'
 import { onDisk } from '../audit/log-files.ts'
 import { originOf } from '../audit/origin.ts'
 import { lockForWriter } from '../audit/writer-lock.ts'
-import { Failure } from '../base/failure.ts'
+import { errorOf, Failure } from '../base/failure.ts'
 import { openReader, type Store } from './database.ts'
 import { leafCounter } from './leaf-numbers.ts'
 import { type LeafSource, openLeafSource } from './leaf-source.ts'
@@ -44,7 +44,7 @@ export const openLedgerLog = (data: string, audit_folder: string, wanted_origin:
   const log = openOver(rows(), audit_folder, wanted_origin)
   if (log instanceof Failure) {
     close()
-    throw new Error(log.detail.says ?? log.code, { cause: log.detail.cause })
+    throw errorOf(log)
   }
   return {
     log,

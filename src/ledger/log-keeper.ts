@@ -2,7 +2,7 @@ import type { Cosigned } from '../audit/witness.ts'
 import { formatVerifierKey } from '../audit/note-key.ts'
 import type { Log as AuditLog } from '../audit/log.ts'
 import { tickMs } from '../base/clock.ts'
-import { Failure } from '../base/failure.ts'
+import { errorOf, Failure } from '../base/failure.ts'
 import type { Log } from '../observe/log.ts'
 import type { LedgerLog } from './ledger-log.ts'
 import { answerLetters, type Reply } from './mailbox.ts'
@@ -73,7 +73,7 @@ const keepFollowing = (ledger_log: LedgerLog, tell: Tell) => {
       clearTimeout(timer)
       for (;;) {
         const appended = ledger_log.follow(LEAVES_MAX)
-        if (appended instanceof Failure) throw new Error(appended.detail.says, { cause: appended.detail.cause })
+        if (appended instanceof Failure) throw errorOf(appended)
         if (appended === 0) return
       }
     },
@@ -117,7 +117,7 @@ const checkpointSigner = ({ ledger_log: { log }, cosign }: KeeperPorts, tell: Te
     stop: (): void => {
       closed = true
       const last = log.checkpoint()
-      if (last instanceof Failure) throw new Error(last.detail.says, { cause: last.detail.cause })
+      if (last instanceof Failure) throw errorOf(last)
     },
   }
 }
