@@ -241,7 +241,8 @@ test('tenant and session stay at one engine', async () => {
   for (let call = 0; call < 50; call++) tenant.add(await engineOf('tenant'))
   expect(tenant.size).toBe(1)
   const all = new Set<string>()
-  for (let nth = 0; nth < 6; nth++) {
+  // Where a new session goes depends on load as well: six of them fall on two engines now and then.
+  for (let nth = 0; nth < 24; nth++) {
     const session = new Set<string>()
     for (let call = 0; call < 5; call++) session.add(await engineOf('session', { 'x-weir-session': `s${nth}` }))
     expect(session.size).toBe(1)
