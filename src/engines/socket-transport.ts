@@ -1,3 +1,4 @@
+import { turnEnd } from '../base/turn.ts'
 import { ConnectionPool, type PoolOptions } from './connection-pool.ts'
 import { requestHead } from './request-head.ts'
 import { type Address, type Holder, type Lane, SocketExchange } from './socket-exchange.ts'
@@ -11,10 +12,7 @@ export type SocketTransportOptions = {
 
 const ADDRESSES_MAX = 1_024
 
-/**
- * Exchanges begun in this turn of the event loop, written one after the other at its end. Written each at its own time,
- * every request would wake an engine that has just gone to sleep; in a row, the first one does.
- */
+/** Exchanges begun in this turn of the event loop, written one after the other at its end. */
 class Outbox implements Holder {
   readonly #pool: ConnectionPool
   readonly #waiting = new Set<SocketExchange>()
@@ -26,7 +24,7 @@ class Outbox implements Holder {
   add(exchange: SocketExchange): void {
     exchange.holder = this
     this.#waiting.add(exchange)
-    if (this.#waiting.size === 1) setImmediate(() => this.#flush())
+    if (this.#waiting.size === 1) void turnEnd().then(() => this.#flush())
   }
 
   drop(exchange: SocketExchange): void {

@@ -1,5 +1,6 @@
 import { Elysia } from 'elysia'
 import { Failure } from '../base/failure.ts'
+import { turnEnd } from '../base/turn.ts'
 import { type Endpoint, ENDPOINTS } from '../pipeline/endpoints.ts'
 import { headFault, pathOf } from '../pipeline/frame.ts'
 import type { House } from '../pipeline/house.ts'
@@ -38,7 +39,10 @@ export const dataPlane = (house: House, serve: Serve, jobs?: OpenJobs) => {
   }
   const run = async (request: Request, endpoint: Endpoint): Promise<Response> => {
     const keepOpen = () => app.server?.timeout(request, STREAM_IDLE_S)
-    return finish(request, await serve({ request, endpoint, keepOpen }, house))
+    const answer = await serve({ request, endpoint, keepOpen }, house)
+    // A refusal of a body that was not read goes out before Bun finds fault with the body.
+    if (answer.ok) await turnEnd()
+    return finish(request, answer)
   }
   const read = (request: Request, make: () => Response | Failure): Response => {
     const made = headFault(request) ?? make()

@@ -1,4 +1,5 @@
 import { errorBody, Failure } from '../base/failure.ts'
+import { turnEnd } from '../base/turn.ts'
 import type { EndingKind } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
@@ -15,12 +16,8 @@ import { jsonError, onDisk, shownBytes } from './relay-whole.ts'
 import type { Way } from './splice-stream.ts'
 import type { StreamSource } from './stream-source.ts'
 import { StreamAccount } from './stream-account.ts'
-import { lateness, type StreamEnd, streamEnd } from './stream-end.ts'
+import { lateness, restMs, type StreamEnd, streamEnd } from './stream-end.ts'
 import { takeOver } from './take-over.ts'
-
-/** After the last finish reason: how long the engine may still keep usage back, and after that `[DONE]`. */
-const USAGE_MS = 2_000
-const DONE_MS = 500
 
 /** Relays an event stream: pulled as fast as the client reads, never faster. The answer may still be on its way. */
 export const relayStream = (
@@ -90,11 +87,13 @@ class Relay implements Listener {
         const source = this.#source!
         if (!source.has_output && source.state === 'open') {
           const reading = this.#reading!
-          if (source.finished) reading.hurry(source.usage === undefined ? USAGE_MS : DONE_MS)
+          if (source.finished) reading.hurry(restMs(source))
           const piece = await reading.next()
           reading.arrived()
           if (this.#ended) return
           source.take(piece)
+          await turnEnd()
+          if (this.#ended) return
         }
         const output = source.output()
         if (output !== undefined) this.#send(output)

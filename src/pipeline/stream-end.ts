@@ -38,3 +38,9 @@ export const streamEnd = (source: StreamSource, overdue: Flight['overdue']): Str
   const code = failure.kind === 'invalid' ? 'engine_invalid' : 'engine_cut'
   return ended(new Failure(code), `${failure.kind}: ${String(failure.cause ?? '')}`)
 }
+
+/** How long an engine may keep back what comes after the last finish reason: usage, then `[DONE]`. */
+export const restMs = ({ usage }: StreamSource): number => (usage === undefined ? USAGE_MS : DONE_MS)
+
+const USAGE_MS = 2_000
+const DONE_MS = 500
