@@ -37,7 +37,7 @@ export const ledgerLogBench = async ({ seconds, runs }: Options): Promise<Result
   return {
     figures: samples.figures(),
     notes: [
-      `${calls} calls a run from journal to ledger: a row and an entry a call. With the log salted hashes as well, and the auditor beside it, a process of its own, appends a leaf for each call and signs a checkpoint every 250 ms.`,
+      `${calls} calls a run from journal to ledger: a row and an entry a call. With the log salted hashes as well, and the auditor beside it, a process of its own, appends a leaf for each call and signs at least each second.`,
       'leaf_behind_ms: from the last row of a run to its leaf. log_on_cpu_us is the accountant alone.',
     ],
   }

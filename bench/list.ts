@@ -89,7 +89,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   },
   durability: { what: 'latency with the ledger on minus off, in both modes', run: durabilityBench },
   hold: { what: 'holds and limits on the shared table, alone and contended', run: holdBench },
-  'ledger-log': { what: 'what the Merkle log costs the accountant', run: ledgerLogBench },
+  'ledger-log': { what: 'what the Merkle log costs the accountant', runs: 15, run: ledgerLogBench },
   merkle: { what: 'leaves a second, proofs, ten million leaves', runs: 3, run: ({ runs }) => merkleBench({ runs }) },
   routing: {
     what: 'strategies over simulated engines, and the time of one choice',
