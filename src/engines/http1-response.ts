@@ -23,6 +23,11 @@ const CHUNK_LINE_BYTES_MAX = 4096
 
 const CR = 13
 const LF = 10
+/** Of a chunk's size: what a number holds exactly. */
+const SIZE_DIGITS_MAX = 13
+const HEX_DIGIT = new Int8Array(256).fill(-1)
+for (let digit = 0; digit < 16; digit++)
+  for (const char of [digit.toString(16), digit.toString(16).toUpperCase()]) HEX_DIGIT[char.charCodeAt(0)] = digit
 const CHUNK_LINE = /^([0-9a-fA-F]{1,13})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?$/
 
 /**
@@ -154,14 +159,33 @@ export class Http1Response {
 
   /** Reads a chunk size; where it ends, or the state if it is not whole or not valid. */
   #chunkLine(bytes: Buffer, at: number): number | ResponseState {
+    if (at === bytes.length) return 'body'
+    const stop = Math.min(at + SIZE_DIGITS_MAX, bytes.length - 2)
+    let size = 0
+    let after = at
+    for (; after < stop; after++) {
+      const digit = HEX_DIGIT[bytes[after]!]!
+      if (digit < 0) break
+      size = size * 16 + digit
+    }
+    if (after === at || after > bytes.length - 2 || bytes[after] !== CR || bytes[after + 1] !== LF)
+      return this.#extendedLine(bytes, at)
+    return this.#chunk(size, after + 2)
+  }
+
+  /** A chunk's line that is more than digits, is not whole or not valid. */
+  #extendedLine(bytes: Buffer, at: number): number | ResponseState {
     const end = bytes.indexOf(LF, at)
     if (end < 0) return bytes.length - at > CHUNK_LINE_BYTES_MAX ? 'invalid' : this.#hold(bytes, at, 'body')
     if (end - at > CHUNK_LINE_BYTES_MAX || bytes[end - 1] !== CR) return 'invalid'
     const size = CHUNK_LINE.exec(bytes.toString('latin1', at, end - 1))?.[1]
-    if (size === undefined) return 'invalid'
-    this.#left = parseInt(size, 16)
-    this.#part = this.#left === 0 ? 'trailers' : 'chunk_data'
-    return end + 1
+    return size === undefined ? 'invalid' : this.#chunk(parseInt(size, 16), end + 1)
+  }
+
+  #chunk(size: number, at: number): number {
+    this.#left = size
+    this.#part = size === 0 ? 'trailers' : 'chunk_data'
+    return at
   }
 
   #trailers(bytes: Buffer, at: number): ResponseState {
