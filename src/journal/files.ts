@@ -43,45 +43,51 @@ export type JournalFiles = {
  */
 const zeros = new Uint8Array(64 * 1024)
 
+/**
+ * Where a thousand clients make turns of the event loop long, each step that waits for the one before it takes a turn, and
+ * with too many of them the next segment comes too late. So what can be done at once is.
+ */
 const create = async (file: string, head: Uint8Array, size_bytes: number): Promise<SegmentFile> => {
   const making = `${file}.making`
+  const folder = await fs.promises.open(path.dirname(file), 'r')
   try {
     const made = await fs.promises.open(making, 'w', 0o600)
     try {
-      await writeAll(made, head, 0)
-      for (let at = head.length; at < size_bytes; at += zeros.length - (at % zeros.length)) {
-        await writeAll(made, zeros.subarray(0, Math.min(zeros.length - (at % zeros.length), size_bytes - at)), at)
-      }
+      await fill(made, head, size_bytes)
       await made.sync()
+      // A link fails if the name is taken, a rename would replace the file.
+      await fs.promises.link(making, file)
     } finally {
-      await made.close()
+      await Promise.all([made.close(), fs.promises.rm(making, { force: true })])
     }
-    // A link fails if the name is taken, a rename would replace the file.
-    await fs.promises.link(making, file)
+    try {
+      await folder.sync()
+      return mapped(file)
+    } catch (error) {
+      await fs.promises.rm(file, { force: true })
+      throw error
+    }
   } finally {
-    await fs.promises.rm(making, { force: true })
+    void folder.close()
   }
-  try {
-    await syncFolder(path.dirname(file))
-    return mapped(file)
-  } catch (error) {
-    await fs.promises.rm(file, { force: true })
-    throw error
+}
+
+/** The head and zeros up to the end, all pieces at once. */
+const fill = async (file: fs.promises.FileHandle, head: Uint8Array, size_bytes: number): Promise<void> => {
+  const writes = [writeAll(file, head, 0)]
+  for (let at = head.length; at < size_bytes;) {
+    const end = Math.min(at - (at % zeros.length) + zeros.length, size_bytes)
+    writes.push(writeAll(file, zeros.subarray(0, end - at), at))
+    at = end
   }
+  // The file must stay open until the last one has ended.
+  await Promise.allSettled(writes)
+  await Promise.all(writes)
 }
 
 const writeAll = async (file: fs.promises.FileHandle, bytes: Uint8Array, at: number): Promise<void> => {
   for (let done = 0; done < bytes.length;) {
     done += (await file.write(bytes, done, bytes.length - done, at + done)).bytesWritten
-  }
-}
-
-const syncFolder = async (folder: string): Promise<void> => {
-  const opened = await fs.promises.open(folder, 'r')
-  try {
-    await opened.sync()
-  } finally {
-    await opened.close()
   }
 }
 

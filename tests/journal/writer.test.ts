@@ -45,6 +45,24 @@ test('a record is in the file when append returns', async () => {
   await journal.close()
 })
 
+test('the next segment is there in time where turns of the event loop are long', async () => {
+  using folder = tempFolder()
+  const making = real_files.create(`${folder.path}/w01-000001-000000.journal`, new Uint8Array(64), 16 * 1024 * 1024)
+  let made = false
+  void making.then(() => (made = true))
+  let turns = 0
+  // Written piece by piece, each in a turn of its own, it would take more than 256.
+  for (; !made && turns < 256; turns++) {
+    const until_ms = performance.now() + 20
+    while (performance.now() < until_ms);
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  ;(await making).close()
+  expect(turns).toBeLessThan(200)
+  const file = fs.readFileSync(`${folder.path}/w01-000001-000000.journal`)
+  expect([file.length, file.every((byte) => byte === 0)]).toEqual([16 * 1024 * 1024, true])
+})
+
 test('the length is stored last: while a payload is copied its frame does not exist', async () => {
   using folder = tempFolder()
   const lengths: number[] = []
