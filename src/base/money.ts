@@ -16,8 +16,10 @@ export const roundToNanodollars = (picodollars: bigint): bigint => (picodollars 
 export const usd = (nanodollars: bigint): string => {
   const sign = nanodollars < 0n ? '-' : ''
   const digits = (nanodollars < 0n ? -nanodollars : nanodollars).toString().padStart(10, '0')
-  const fraction = digits.slice(-9).replace(/0+$/, '').padEnd(2, '0')
-  return `${sign}${digits.slice(0, -9)}.${fraction}`
+  const point = digits.length - 9
+  let end = digits.length
+  while (end > point + 2 && digits[end - 1] === '0') end--
+  return `${sign}${digits.slice(0, point)}.${digits.slice(point, end)}`
 }
 
 const decimal = (text: string, places: number): bigint | undefined => {

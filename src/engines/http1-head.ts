@@ -86,8 +86,17 @@ export const couldBeHead = (bytes: Uint8Array, at: number): boolean => {
   return true
 }
 
+/** How the line of a header begins, by its name: the names asked for are a handful, and all in the code. */
+const marks = new Map<string, string>()
+
+const markOf = (name: string): string => {
+  let mark = marks.get(name)
+  if (mark === undefined) marks.set(name, (mark = `\r\n${name}:`))
+  return mark
+}
+
 const headerValue = (text: string, lower: string, name: string): string | undefined => {
-  const mark = `\r\n${name}:`
+  const mark = markOf(name)
   let value: string | undefined
   for (let at = lower.indexOf(mark); at >= 0; at = lower.indexOf(mark, at + 2)) {
     let from = at + mark.length

@@ -1,4 +1,5 @@
 import type { Failure } from '../base/failure.ts'
+import { answerOf } from './answer-headers.ts'
 import type { Routed } from './call.ts'
 import type { House } from './house.ts'
 import { keepAnswer } from './idempotency.ts'
@@ -18,5 +19,5 @@ export const echo = async (call: Routed, house: House): Promise<Response | Failu
   if (call.keeping) await keepAnswer(call, house, 200, headers, bytes)
   const position = endCall(call, house, { ending: 'whole', status: 200, response_sha256: sha256(bytes) })
   const failed = position === undefined ? undefined : await onDisk(position, call, house)
-  return failed ?? new Response(bytes as BodyInit, { headers })
+  return failed ?? answerOf(bytes as BodyInit, headers)
 }

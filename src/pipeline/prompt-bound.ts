@@ -35,15 +35,16 @@ export const promptTokensMax = ({ body, arrival }: Asked): number => {
 /** Escapes, but for those of letters that no normal form makes longer: a client that escapes all its Chinese costs nothing here. */
 const ESCAPES = /\\(?:\\|u(?![4-9a-c])([0-9a-f]{4}))/gi
 
+const BACKSLASH = 0x5c
+
 /**
  * Bytes of a body at most when a tokenizer first rewrites it by a normal form of Unicode (Qwen's by NFC, T5's by NFKC): of a
  * musical sign of 4 bytes come 12, of an Arabic ligature of 3 bytes 33.
  */
 const rewrittenBytes = (bytes: Uint8Array): number => {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const escapes = buffer.includes('\\u')
-  if (!escapes && isAscii(buffer)) return bytes.length
-  let text = buffer.toString()
+  const escapes = bytes.includes(BACKSLASH) && bufferOf(bytes).includes('\\u')
+  if (!escapes && isAscii(bytes)) return bytes.length
+  let text = bufferOf(bytes).toString()
   if (escapes)
     text = text.replace(ESCAPES, (whole, digits?: string) =>
       digits === undefined ? whole : String.fromCharCode(Number.parseInt(digits, 16)),
@@ -51,6 +52,8 @@ const rewrittenBytes = (bytes: Uint8Array): number => {
   const forms = ['NFC', 'NFKC'].map((form) => Buffer.byteLength(text.normalize(form)))
   return Math.max(bytes.length, ...forms)
 }
+
+const bufferOf = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 
 /**
  * The most completion tokens that a request can have, `ceiling` standing for a bound that it does not name. Engines differ

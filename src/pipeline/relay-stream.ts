@@ -3,7 +3,7 @@ import { turnEnd } from '../base/turn.ts'
 import type { EndingKind } from '../journal/record.ts'
 import { WORKER } from '../table/layout.ts'
 import { workerI32 } from '../table/table.ts'
-import { streamHeaders } from './answer-headers.ts'
+import { answerOf, streamHeaders } from './answer-headers.ts'
 import type { Routed } from './call.ts'
 import { judgeBroken } from './engine-record.ts'
 import { DONE, eventOf, PING } from './event-bytes.ts'
@@ -39,7 +39,7 @@ export const relayStream = (
     },
     { highWaterMark: 0 },
   )
-  return new Response(stream as unknown as BodyInit, { headers: streamHeaders(call) })
+  return answerOf(stream as unknown as BodyInit, streamHeaders(call))
 }
 
 class Relay implements Listener {

@@ -1,7 +1,7 @@
 import { coolMs } from '../balance/health.ts'
 import { Failure } from '../base/failure.ts'
 import { formatRetryAfter } from '../engines/retry-after.ts'
-import { type AnswerHeaders, answerHeaders, costUsd } from './answer-headers.ts'
+import { type AnswerHeaders, answerHeaders, answerOf, costUsd } from './answer-headers.ts'
 import { sha256 } from './body.ts'
 import { countedWhole } from './counted-text.ts'
 import type { Routed } from './call.ts'
@@ -63,7 +63,7 @@ const sendWhole = (
     usage_source: answer.facts.usage === undefined ? 'estimated' : 'engine',
     response_sha256: sha256(bytes),
   })
-  const response = new Response(bytes as BodyInit, { headers })
+  const response = answerOf(bytes as BodyInit, headers)
   const on_disk = position === undefined ? undefined : onDisk(position, call, house)
   return on_disk ? on_disk.then((failed) => failed ?? response) : response
 }
@@ -84,7 +84,7 @@ export const relayRefusal = async (answer: Refusal, call: Routed, house: House, 
     failure: call.client_gone ? 'client_gone' : 'engine_refused',
     response_sha256: sha256(shown),
   })
-  return new Response(shown as BodyInit, { status: answer.status, headers })
+  return answerOf(shown as BodyInit, headers, answer.status)
 }
 
 /** Seconds until the gateway would try the engine again: the advice where the engine gave none. */
