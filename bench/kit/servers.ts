@@ -6,6 +6,7 @@ import { commandLine, tree } from './processes.ts'
 
 const MAIN = resolve(import.meta.dir, '../../src/main.ts')
 const ENGINE = resolve(import.meta.dir, 'engine.ts')
+const BARE = resolve(import.meta.dir, 'bare.ts')
 export const BENCH_KEY = 'weir-bench-key-000001'
 export const CHAT =
   '{"model":"bench","messages":[{"role":"user","content":"What does a weir do to a river, in one sentence? Answer plainly."}],"max_tokens":64}'
@@ -132,6 +133,22 @@ export const startWeir = async (
       child.kill('SIGTERM')
       await child.exited
       rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Starts a bare reverse proxy on the gateway's own runtime and transport; see `bare.ts`. */
+export const startBare = async (engine_url: string): Promise<Served> => {
+  const child = Bun.spawn({ cmd: [process.execPath, BARE, engine_url], stdout: 'pipe', stderr: 'inherit' })
+  const port = Number((await readyLine(child, /port=(\d+)/))[1])
+  return {
+    name: 'bare',
+    url: `http://127.0.0.1:${port}`,
+    pids: () => [child.pid],
+    headers: {},
+    stop: async () => {
+      child.kill()
+      await child.exited
     },
   }
 }
