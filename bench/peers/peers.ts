@@ -69,6 +69,30 @@ const litellm = (governed: boolean): Peer => ({
   },
 })
 
+/** The virtual key that `bifrost/main.go` knows. */
+const VIRTUAL_KEY = 'sk-bf-bench-0123456789'
+
+const bifrost = (governed: boolean): Peer => ({
+  name: governed ? 'bifrost-governed' : 'bifrost',
+  governance: governed
+    ? 'virtual key, requests and tokens counted in memory; no budget, as there is no catalogue of prices, and nothing on disk'
+    : 'off',
+  needs: 'bifrost/bifrost',
+  install: `go build -C …/bench/peers/bifrost -o "$PWD/bifrost/bifrost" .  (its core behind a bare front: see main.go there)`,
+  start: ({ folder, port, engine_url }) => ({
+    cmd: [
+      join(folder, 'bifrost/bifrost'),
+      '-port',
+      String(port),
+      '-engine',
+      engine_url,
+      ...(governed ? ['-governance'] : []),
+    ],
+    model: 'openai/bench',
+    ...(governed && { headers: { 'x-bf-vk': VIRTUAL_KEY } }),
+  }),
+})
+
 /** Every peer that can be installed from a registry. */
 export const PEERS: readonly Peer[] = [
   {
@@ -92,31 +116,8 @@ export const PEERS: readonly Peer[] = [
   },
   litellm(false),
   litellm(true),
-  {
-    name: 'bifrost',
-    governance: 'off',
-    needs: 'bifrost/bifrost-http',
-    install:
-      'go build -o bifrost/bifrost-http in transports/bifrost-http of github.com/maximhq/bifrost. Not to be had where this was written, so its configuration has never run: the Go module proxy refuses github.com/maximhq/bifrost/transports (v1.3.0, v1.5.7: "This module version is not available") and .../core, and the npm package @maximhq/bifrost only downloads the program from a site of its own',
-    start: ({ folder, port, engine_url, work }) => {
-      const provider = {
-        keys: [{ name: 'k', value: 'none', models: ['bench'], weight: 1 }],
-        network_config: { base_url: engine_url },
-        concurrency_and_buffer_size: { concurrency: 1_000, buffer_size: 5_000 },
-      }
-      writeFileSync(
-        join(work, 'config.json'),
-        JSON.stringify({
-          client: { enable_logging: false, enable_governance: false, drop_excess_requests: false },
-          providers: { openai: provider },
-        }),
-      )
-      return {
-        cmd: [join(folder, 'bifrost/bifrost-http'), '-app-dir', work, '-host', '127.0.0.1', '-port', String(port)],
-        model: 'openai/bench',
-      }
-    },
-  },
+  bifrost(false),
+  bifrost(true),
   python('fastapi'),
   python('robyn'),
 ]
