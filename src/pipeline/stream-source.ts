@@ -1,6 +1,7 @@
 import { Failure } from '../base/failure.ts'
 import type { AnswerError } from '../engines/answer-error.ts'
-import { type AnswerFacts, readAnswer } from '../engines/openai-events.ts'
+import { AnswerReader } from '../engines/answer-reader.ts'
+import type { AnswerFacts } from '../engines/openai-events.ts'
 import { type Edit, removeMember, splice as spliced } from '../engines/json-splice.ts'
 import { jsonRange } from '../engines/json-value.ts'
 import { SseScanner } from '../engines/sse-scanner.ts'
@@ -55,6 +56,7 @@ export class StreamSource {
   /** Why the stream was cut. */
   failure: TransportFailure | Failure | undefined
   readonly #scanner = new SseScanner()
+  readonly #reader = new AnswerReader()
   readonly #wishes: StreamWishes
   readonly #alias_json: Uint8Array | undefined
   readonly #finished = new Set<number>()
@@ -135,7 +137,7 @@ export class StreamSource {
   #event(): boolean {
     const scanner = this.#scanner
     if (scanner.kind !== 'data') return false
-    const facts = readAnswer(scanner.data_buffer, scanner.data_start, scanner.data_end)
+    const facts = this.#reader.read(scanner.data_buffer, scanner.data_start, scanner.data_end)
     if (facts.done) {
       this.state = 'done'
       this.done_bytes = scanner.buffer.subarray(scanner.start, scanner.end)
