@@ -33,7 +33,10 @@ const formOf = (headers: AnswerHeaders): Headers => {
   }
   for (let at = 0; at < names.length; at++) {
     const value = headers[names[at]!]!
-    if (value !== known.values[at]) known.headers.set(names[at]!, (known.values[at] = value))
+    if (value === known.values[at]) continue
+    // In this order: a value that no header can carry throws, and must not count as set.
+    known.headers.set(names[at]!, value)
+    known.values[at] = value
   }
   return known.headers
 }
