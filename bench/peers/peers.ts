@@ -75,7 +75,7 @@ const VIRTUAL_KEY = 'sk-bf-bench-0123456789'
 const bifrost = (governed: boolean): Peer => ({
   name: governed ? 'bifrost-governed' : 'bifrost',
   governance: governed
-    ? 'virtual key, requests and tokens counted in memory; no budget, as there is no catalogue of prices, and nothing on disk'
+    ? 'virtual key, budget and limits checked before a call, charged after it; in memory, nothing on disk'
     : 'off',
   needs: 'bifrost/bifrost',
   install: `go build -C …/bench/peers/bifrost -o "$PWD/bifrost/bifrost" .  (its core behind a bare front: see main.go there)`,

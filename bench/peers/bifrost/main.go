@@ -11,6 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/bytedance/sonic"
@@ -19,6 +21,7 @@ import (
 	"github.com/maximhq/bifrost/core/schemas"
 	"github.com/maximhq/bifrost/framework/configstore"
 	"github.com/maximhq/bifrost/framework/configstore/tables"
+	"github.com/maximhq/bifrost/framework/modelcatalog"
 	"github.com/maximhq/bifrost/plugins/governance"
 	"github.com/valyala/fasthttp"
 )
@@ -27,6 +30,7 @@ const (
 	virtualKey       = "sk-bf-bench-0123456789"
 	virtualKeyHeader = "x-bf-vk"
 	unlimited        = int64(1_000_000_000_000)
+	priceList        = `{"bench":{"provider":"openai","mode":"chat","input_cost_per_token":1e-6,"output_cost_per_token":2e-6}}`
 )
 
 // account is one provider at one address, with the queue of the published benchmarks.
@@ -47,21 +51,35 @@ func (a account) GetConfigForProvider(schemas.ModelProvider) (*schemas.ProviderC
 	}, nil
 }
 
-// governed is the plugin in memory: a virtual key is demanded, and its requests and tokens are counted against limits.
+// prices is the catalogue that a budget needs. Bifrost fetches it from an address of its own; here from us, once.
+func prices(ctx context.Context, logger schemas.Logger) (*modelcatalog.ModelCatalog, error) {
+	table := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(to, priceList)
+	}))
+	defer table.Close()
+	return modelcatalog.Init(ctx, &modelcatalog.Config{PricingURL: &table.URL}, nil, logger)
+}
+
+// governed is the plugin in memory: a virtual key is demanded, its budget is charged, its requests and tokens are counted.
 func governed(ctx context.Context, logger schemas.Logger) (schemas.Plugin, error) {
-	mandatory, most, hour, limits := true, unlimited, "1h", "limits"
+	catalogue, err := prices(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	mandatory, most, hour, limits, budget := true, unlimited, "1h", "limits", "budget"
 	now := time.Now()
 	config := configstore.GovernanceConfig{
 		VirtualKeys: []tables.TableVirtualKey{{
-			ID: "vk", Name: "bench", Value: virtualKey, IsActive: true, RateLimitID: &limits,
+			ID: "vk", Name: "bench", Value: virtualKey, IsActive: true, RateLimitID: &limits, BudgetID: &budget,
 			ProviderConfigs: []tables.TableVirtualKeyProviderConfig{{VirtualKeyID: "vk", Provider: "openai", Weight: 1}},
 		}},
+		Budgets: []tables.TableBudget{{ID: budget, MaxLimit: float64(unlimited), ResetDuration: hour, LastReset: now}},
 		RateLimits: []tables.TableRateLimit{{
 			ID: limits, TokenMaxLimit: &most, TokenResetDuration: &hour, TokenLastReset: now,
 			RequestMaxLimit: &most, RequestResetDuration: &hour, RequestLastReset: now,
 		}},
 	}
-	return governance.Init(ctx, &governance.Config{IsVkMandatory: &mandatory}, logger, nil, &config, nil, nil)
+	return governance.Init(ctx, &governance.Config{IsVkMandatory: &mandatory}, logger, nil, &config, catalogue, nil)
 }
 
 func main() {
