@@ -36,8 +36,8 @@ export const floorBench = async ({ seconds, runs, warm_s }: Options): Promise<Re
     await engine.stop()
   }
   const of = (kind: 'json' | 'stream', who: 'weir' | 'nginx', what: (run: Run) => number) => taken[kind][who].map(what)
-  const ratio = (kind: 'json' | 'stream', mine: (run: Run) => number) =>
-    taken[kind].weir.map((run, at) => mine(run) / taken[kind].nginx[at]!.cpu_us_per_call)
+  const ratio = (kind: 'json' | 'stream', mine: (run: Run) => number, runs_of = taken[kind].weir) =>
+    runs_of.map((run, at) => mine(run) / taken[kind].nginx[at]!.cpu_us_per_call)
   const whole = (run: Run) => run.cpu_us_per_call
   const alone = (run: Run) => usedBy(run, worker)
   const all = [...bare_runs, ...taken.json.weir, ...taken.json.nginx, ...taken.stream.weir, ...taken.stream.nginx]
@@ -47,10 +47,7 @@ export const floorBench = async ({ seconds, runs, warm_s }: Options): Promise<Re
     figures: {
       json_cpu_ratio: figure(ratio('json', whole), '× nginx'),
       json_worker_cpu_ratio: figure(ratio('json', alone), '× nginx'),
-      bare_json_cpu_ratio: figure(
-        bare_runs.map((run, at) => run.cpu_us_per_call / taken.json.nginx[at]!.cpu_us_per_call),
-        '× nginx',
-      ),
+      bare_json_cpu_ratio: figure(ratio('json', whole, bare_runs), '× nginx'),
       stream_cpu_ratio: figure(ratio('stream', whole), '× nginx'),
       stream_worker_cpu_ratio: figure(ratio('stream', alone), '× nginx'),
       json_cpu_us: figure(of('json', 'weir', whole), 'µs/call'),

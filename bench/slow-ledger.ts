@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { type Options, type Result, Samples } from './kit/report.ts'
-import { CHAT, readyLine, type Served, startEngine, startWeir } from './kit/servers.ts'
+import { CHAT, type Served, startEngine, startScript, startWeir } from './kit/servers.ts'
 import { load } from './kit/streams.ts'
 import { FLUSH_MS } from './kit/slow-ledger.ts'
 import { warm } from './kit/wrk.ts'
@@ -86,22 +86,5 @@ const postingLagMs = async (ops: string): Promise<number> => {
   return Number(/^weir_accountant_lag_seconds ([\d.e+-]+)/m.exec(page)?.[1]) * 1_000
 }
 
-const startInline = async (engine_url: string, database: string, env: Record<string, string>): Promise<Served> => {
-  const child = Bun.spawn({
-    cmd: [process.execPath, resolve(import.meta.dir, 'kit/inline.ts'), engine_url, database],
-    env: { ...process.env, ...env },
-    stdout: 'pipe',
-    stderr: 'inherit',
-  })
-  const port = Number((await readyLine(child, /port=(\d+)/))[1])
-  return {
-    name: 'inline',
-    url: `http://127.0.0.1:${port}`,
-    pids: () => [child.pid],
-    headers: {},
-    stop: async () => {
-      child.kill()
-      await child.exited
-    },
-  }
-}
+const startInline = (engine_url: string, database: string, env: Record<string, string>): Promise<Served> =>
+  startScript('inline', [resolve(import.meta.dir, 'kit/inline.ts'), engine_url, database], env)

@@ -36,27 +36,39 @@ export const readyLine = async (
   throw new Error(`ended before it was ready: ${text}`)
 }
 
-/** Starts the engine of the benchmarks as a process of its own; see `engine.ts`. */
-export const startEngine = async (
-  settings: EngineSettings = {},
-): Promise<Served & { stats(anew?: boolean): Promise<{ calls: number; running: number; running_max: number }> }> => {
+/** Starts a script that serves and prints its port, as a process of its own. */
+export const startScript = async (
+  name: string,
+  command: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Served> => {
   const child = Bun.spawn({
-    cmd: [process.execPath, ENGINE, JSON.stringify(settings)],
+    cmd: [process.execPath, ...command],
+    env: { ...process.env, ...env },
     stdout: 'pipe',
     stderr: 'inherit',
   })
   const port = Number((await readyLine(child, /port=(\d+)/))[1])
-  const url = `http://127.0.0.1:${port}`
   return {
-    name: 'engine',
-    url,
+    name,
+    url: `http://127.0.0.1:${port}`,
     pids: () => [child.pid],
     headers: {},
-    stats: async (anew = false) => (await fetch(`${url}/stats${anew ? '/anew' : ''}`)).json() as never,
     stop: async () => {
       child.kill()
       await child.exited
     },
+  }
+}
+
+/** Starts the engine of the benchmarks as a process of its own; see `engine.ts`. */
+export const startEngine = async (
+  settings: EngineSettings = {},
+): Promise<Served & { stats(anew?: boolean): Promise<{ calls: number; running: number; running_max: number }> }> => {
+  const engine = await startScript('engine', [ENGINE, JSON.stringify(settings)])
+  return {
+    ...engine,
+    stats: async (anew = false) => (await fetch(`${engine.url}/stats${anew ? '/anew' : ''}`)).json() as never,
   }
 }
 
@@ -138,20 +150,7 @@ export const startWeir = async (
 }
 
 /** Starts a bare reverse proxy on the gateway's own runtime and transport; see `bare.ts`. */
-export const startBare = async (engine_url: string): Promise<Served> => {
-  const child = Bun.spawn({ cmd: [process.execPath, BARE, engine_url], stdout: 'pipe', stderr: 'inherit' })
-  const port = Number((await readyLine(child, /port=(\d+)/))[1])
-  return {
-    name: 'bare',
-    url: `http://127.0.0.1:${port}`,
-    pids: () => [child.pid],
-    headers: {},
-    stop: async () => {
-      child.kill()
-      await child.exited
-    },
-  }
-}
+export const startBare = (engine_url: string): Promise<Served> => startScript('bare', [BARE, engine_url])
 
 /** Starts nginx as a bare reverse proxy with one worker process and keep-alive both ways. */
 export const startNginx = async (engine_url: string): Promise<Served> => {

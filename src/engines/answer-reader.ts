@@ -1,5 +1,5 @@
 import { type AnswerFacts, readAnswer } from './openai-events.ts'
-import { skipString } from './json-skip.ts'
+import { bytesAre, skipString } from './json-skip.ts'
 import { textBytes } from './prompt-size.ts'
 
 /** An event with one text in it: all that stands before and after the text, the quotes included. */
@@ -40,9 +40,9 @@ const isForm = (facts: AnswerFacts, bytes: Uint8Array): boolean =>
 /** Puts what is new of an event into the form's facts; false if it is not of that form, and then nothing has changed. */
 const fill = ({ before, after, facts }: Form, bytes: Uint8Array, start: number, end: number): boolean => {
   const text = start + before.length
-  if (text + after.length > end || !startsWith(bytes, start, before)) return false
+  if (text + after.length > end || !bytesAre(bytes, start, text, before)) return false
   const text_end = skipString(bytes, text, end)
-  if (text_end - 1 + after.length !== end || !startsWith(bytes, text_end - 1, after)) return false
+  if (!bytesAre(bytes, text_end - 1, end, after)) return false
   const size = textBytes(bytes, text, text_end - 1)
   // A text that is empty counts as none.
   if (size === 0) return false
@@ -56,10 +56,5 @@ const fill = ({ before, after, facts }: Form, bytes: Uint8Array, start: number, 
   facts.text_end = text_end
   if (facts.text_bytes > 0) facts.text_bytes = size
   else facts.reasoning_bytes = size
-  return true
-}
-
-const startsWith = (bytes: Uint8Array, at: number, wanted: Uint8Array): boolean => {
-  for (let index = 0; index < wanted.length; index++) if (bytes[at + index] !== wanted[index]) return false
   return true
 }

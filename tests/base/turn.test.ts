@@ -22,6 +22,7 @@ test('after a turn of several all go on together, after what was due in it', asy
   await turnOf(2)
   const order: string[] = []
   const first = turnEnd().then(() => order.push('first'))
+  setImmediate(() => order.push('due later'))
   queueMicrotask(() => order.push('microtask'))
   await Promise.resolve().then(() => turnEnd())
   order.push('second')
